@@ -1,0 +1,37 @@
+//! Labels, annotations and finalizers: the names by which the operator finds
+//! its objects again, and those that the Go operators left behind.
+
+/// Label of the Go operators and ours, on every pod of a job: the pod's name.
+pub const RES_NAME: &str = "paddle-res-name";
+/// Label of the Go operators and ours, on every pod of a job: the role. The
+/// pods of all jobs are watched by this label, so that theirs are taken over.
+pub const RES_TYPE: &str = "paddle-res-type";
+/// Annotation of the Go operators and ours, on every pod of a job: the role.
+pub const RESOURCE: &str = "paddle-resource";
+/// Finalizer that the Go operator put on PaddleJobs; removed on sight.
+pub const GO_FINALIZER: &str = "finalizers.paddlepaddle.org";
+
+/// Label: the PaddleJob that a child belongs to.
+pub const JOB_NAME: &str = "batch.paddlepaddle.org/job-name";
+/// Label: the role of a pod (`ps`, `worker`, `heter`).
+pub const ROLE: &str = "batch.paddlepaddle.org/role";
+/// Label: the index of a pod within its role.
+pub const RANK: &str = "batch.paddlepaddle.org/rank";
+/// Annotation of a pod: the attempt that it was made for (`status.attempt`).
+pub const ATTEMPT: &str = "batch.paddlepaddle.org/attempt";
+/// Annotation of a pod: the ConfigMap key that its paddle container requires.
+pub const KEY: &str = "batch.paddlepaddle.org/key";
+/// Annotation of a pod: the ConfigMap key for which it was woken. Changing an
+/// annotation makes the kubelet try a waiting container at once.
+pub const WOKEN: &str = "batch.paddlepaddle.org/woken-for";
+
+/// Recommended label: the name of the application.
+pub const APP_NAME: &str = "app.kubernetes.io/name";
+/// Recommended label: the instance, here the job's name.
+pub const APP_INSTANCE: &str = "app.kubernetes.io/instance";
+/// Recommended label: the component, here the role.
+pub const APP_COMPONENT: &str = "app.kubernetes.io/component";
+/// Recommended label: the tool that made the object.
+pub const APP_MANAGED_BY: &str = "app.kubernetes.io/managed-by";
+/// The value of [`APP_MANAGED_BY`] on our children.
+pub const OPERATOR: &str = "paddle-operator";
