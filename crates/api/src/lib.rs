@@ -5,16 +5,24 @@
 //! descriptions that `kubectl explain` prints, so they speak to users.
 
 mod conditions;
+mod core_schema;
+mod crd;
 pub mod labels;
 mod meta;
 mod paddlejob;
-
+mod samplejob;
+mod sampleset;
 mod template;
+mod warmup;
 
 pub use conditions::{Condition, ConditionStatus, set_condition};
-pub use meta::{PodReference, Role};
+pub use crd::crds;
+pub use meta::{PodReference, Role, SecretReference};
 pub use paddlejob::*;
+pub use samplejob::*;
+pub use sampleset::*;
 pub use template::PodTemplate;
+pub use warmup::{SampleOrder, Sampler, WarmupStrategy};
 
 /// The API group of every kind here.
 pub const GROUP: &str = "batch.paddlepaddle.org";

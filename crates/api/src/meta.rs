@@ -1,7 +1,8 @@
 //! Small types that several kinds share.
 
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::de::{DeserializeOwned, IntoDeserializer};
+use serde::{Deserialize, Deserializer, Serialize};
 
 /// What a pod does in a job.
 #[derive(
@@ -63,4 +64,33 @@ pub struct PodReference {
     /// The pod's uid: another pod of the same name is another pod.
     #[serde(default)]
     pub uid: String,
+    /// The pod succeeded: it is not missed when it is deleted afterwards.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub succeeded: bool,
+}
+
+/// A Secret in the namespace of the object that names it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct SecretReference {
+    /// Name of the Secret.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// Namespace of the Secret; only the namespace of the object that names it
+    /// is accepted, which is also the default.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub namespace: Option<String>,
+}
+
+/// Reads an empty string as no value: the Go operators wrote `phase: ""`.
+pub(crate) fn empty_as_none<'de, D, T>(deserializer: D) -> Result<Option<T>, D::Error>
+where
+    D: Deserializer<'de>,
+    T: DeserializeOwned,
+{
+    match Option::<String>::deserialize(deserializer)? {
+        None => Ok(None),
+        Some(text) if text.is_empty() => Ok(None),
+        Some(text) => T::deserialize(text.into_deserializer()).map(Some),
+    }
 }

@@ -41,8 +41,9 @@ pub const MAX_REPLICAS: i32 = 2000;
         label_selector_path = ".status.selector"
     )
 )]
-#[x_kube(validation = Rule::new("has(self.worker) || has(self.ps)")
-    .message("the job has no role: set spec.worker, or spec.ps and spec.worker"))]
+#[x_kube(validation = Rule::new("has(self.ps) || has(self.worker) || has(self.heter)")
+    .message("the job has no role: set spec.worker, or spec.ps and spec.worker")
+    .reason(Reason::FieldValueRequired))]
 #[serde(rename_all = "camelCase")]
 pub struct PaddleJobSpec {
     /// When pods are deleted after the job has ended: `Always`, `Never`,
@@ -112,9 +113,15 @@ pub struct PaddleJobSpec {
 
 /// The pods of one role.
 #[derive(KubeSchema, Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[x_kube(validation = Rule::new("has(self.template) && has(self.template.spec)")
+    .message("template.spec is missing: a role needs a pod template with at least one container")
+    .field_path(".template")
+    .reason(Reason::FieldValueRequired))]
 #[x_kube(validation = Rule::new(
-    "has(self.template) && has(self.template.spec) && has(self.template.spec.containers) && size(self.template.spec.containers) > 0")
-    .message("template.spec.containers needs at least one container"))]
+    "!has(self.template) || !has(self.template.spec) || (has(self.template.spec.containers) && size(self.template.spec.containers) > 0)")
+    .message("template.spec.containers is empty: a role needs at least one container")
+    .field_path(".template.spec.containers")
+    .reason(Reason::FieldValueRequired))]
 #[serde(rename_all = "camelCase")]
 pub struct RoleSpec {
     /// Number of pods, 1 to 2000.

@@ -1,8 +1,11 @@
 //! The pod template of a role, kept as the user wrote it.
 
+use k8s_openapi::api::core::v1::PodTemplateSpec;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
-use serde_json::Value;
+use serde_json::{Value, json};
+
+use crate::core_schema::{keep_unknown, open_object, schema, without_descriptions};
 
 /// A pod template, as JSON text.
 ///
@@ -48,9 +51,66 @@ impl JsonSchema for PodTemplate {
     }
 
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        schemars::json_schema!({
-            "type": "object",
-            "x-kubernetes-preserve-unknown-fields": true,
-        })
+        schema(pod_template())
     }
+}
+
+/// Parts of a template that are large and seldom written. They are objects in
+/// which everything is kept: three roles repeat this schema, and the CRD has
+/// to stay small enough for `kubectl apply`.
+const OPEN: &[&str] = &[
+    "metadata.managedFields[]",
+    "metadata.ownerReferences[]",
+    "spec.containers[].lifecycle",
+    "spec.ephemeralContainers[]",
+    "spec.initContainers[].lifecycle",
+];
+
+/// The volumes that are spelled out; all others are open objects.
+const VOLUMES: &[&str] = &[
+    "configMap",
+    "csi",
+    "downwardAPI",
+    "emptyDir",
+    "hostPath",
+    "nfs",
+    "persistentVolumeClaim",
+    "secret",
+];
+
+/// The schema of a pod template: it refuses what no Kubernetes accepts, such as
+/// a string where a list belongs, and keeps everything else.
+fn pod_template() -> Value {
+    let mut schema = without_descriptions::<PodTemplateSpec>();
+    for path in OPEN {
+        if let Some(part) = schema.pointer_mut(&pointer(path)) {
+            *part = open_object();
+        }
+    }
+    if let Some(volumes) = schema
+        .pointer_mut(&pointer("spec.volumes[]"))
+        .and_then(|volume| volume.get_mut("properties"))
+        .and_then(Value::as_object_mut)
+    {
+        for (name, volume) in volumes {
+            if volume.get("type") == Some(&json!("object")) && !VOLUMES.contains(&name.as_str()) {
+                *volume = open_object();
+            }
+        }
+    }
+    keep_unknown(&mut schema);
+    schema
+}
+
+/// The JSON pointer in a schema to a field path such as `spec.containers[].name`.
+fn pointer(path: &str) -> String {
+    let mut pointer = String::new();
+    for step in path.split('.') {
+        let (name, item) = match step.strip_suffix("[]") {
+            Some(name) => (name, "/items"),
+            None => (step, ""),
+        };
+        pointer.extend(["/properties/", name, item]);
+    }
+    pointer
 }
