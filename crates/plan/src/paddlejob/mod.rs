@@ -1,0 +1,353 @@
+//! What is to be done for a PaddleJob.
+//!
+//! [`plan`] is the only place where the policies meet; each has a file of its
+//! own. A verdict changes the course of the whole job and is written into the
+//! status before anything is done about it; without one, the job proceeds.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use api::{PaddleJob, PaddleJobStatus, Phase, labels};
+use jiff::Timestamp;
+use serde_json::Value;
+
+mod cleaning;
+mod deadline;
+mod environment;
+mod mode;
+mod nodes;
+mod pods;
+mod rendezvous;
+mod restart;
+mod roster;
+mod scaling;
+mod services;
+mod status;
+mod suspend;
+mod validity;
+pub mod wire;
+mod world;
+
+pub use cleaning::STOP_AFTER_SECONDS;
+pub use mode::{Intranet, Mode};
+pub use nodes::is_overdue;
+pub use pods::WAIT_CONTAINER;
+pub use status::{Refusal, Urgency, refuse, unreadable, urgency};
+pub use world::{Address, ConfigMapView, PodPhase, PodView, Seen, Trouble};
+
+use mode::finishing_roles;
+use roster::{Roster, State};
+
+/// How the operator was started, as far as decisions depend on it.
+#[derive(Clone, Debug, Default)]
+pub struct Settings {
+    /// Image of the init container that waits for peers; `None` leaves it out.
+    pub init_image: Option<String>,
+}
+
+/// What is to be done, and what the status says then.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Plan {
+    /// The finalizer of the Go operator goes.
+    pub removes_finalizer: bool,
+    /// Services to create.
+    pub services_created: Vec<Value>,
+    /// Services to delete.
+    pub services_deleted: Vec<String>,
+    /// The data of the ConfigMap, when it has to be written.
+    pub config_map: Option<BTreeMap<String, String>>,
+    /// Pods to create.
+    pub pods_created: Vec<Value>,
+    /// Pods to wake, after the ConfigMap was written.
+    pub pods_woken: Vec<Wake>,
+    /// Pods to stop so that their logs stay.
+    pub pods_stopped: Vec<Deletion>,
+    /// Pods to delete.
+    pub pods_deleted: Vec<Deletion>,
+    /// The job itself goes: its time to live is over.
+    pub deletes_job: bool,
+    /// What the status should be.
+    pub status: PaddleJobStatus,
+    /// The status must not be put off: something waits for it.
+    pub is_urgent: bool,
+    /// What to tell once the status has landed.
+    pub events: Vec<Event>,
+    /// When to look again, if nothing happens before.
+    pub wake_at: Option<Timestamp>,
+}
+
+/// A pod that waits for the ConfigMap.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Wake {
+    /// Its name.
+    pub name: String,
+    /// Its uid.
+    pub uid: String,
+    /// What it is woken for.
+    pub key: String,
+}
+
+/// A pod that goes, by name and uid: another pod of the same name stays.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Deletion {
+    /// Its name.
+    pub name: String,
+    /// Its uid.
+    pub uid: String,
+    /// Without waiting for its node.
+    pub force: bool,
+}
+
+impl Deletion {
+    fn of(pod: &PodView) -> Deletion {
+        Deletion {
+            name: pod.name.clone(),
+            uid: pod.uid.clone(),
+            force: false,
+        }
+    }
+}
+
+/// Something worth telling.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Event {
+    /// A Warning, rather than Normal.
+    pub is_warning: bool,
+    /// One word.
+    pub reason: &'static str,
+    /// One sentence.
+    pub message: String,
+}
+
+impl Event {
+    fn normal(reason: &'static str, message: impl Into<String>) -> Event {
+        Event {
+            is_warning: false,
+            reason,
+            message: message.into(),
+        }
+    }
+
+    fn warning(reason: &'static str, message: impl Into<String>) -> Event {
+        Event {
+            is_warning: true,
+            reason,
+            message: message.into(),
+        }
+    }
+}
+
+impl Plan {
+    fn wake_at(&mut self, at: Timestamp) {
+        self.wake_at = Some(self.wake_at.map_or(at, |earlier| earlier.min(at)));
+    }
+
+    /// Whether nothing is to be done; the status may still have changed.
+    pub fn is_idle(&self) -> bool {
+        let rest = Plan {
+            status: PaddleJobStatus::default(),
+            is_urgent: false,
+            events: Vec::new(),
+            wake_at: None,
+            ..self.clone()
+        };
+        rest == Plan::default()
+    }
+}
+
+/// What changes the course of the whole job.
+#[derive(Clone, Debug, PartialEq)]
+enum Verdict {
+    Complete,
+    Suspend,
+    Fail {
+        reason: &'static str,
+        message: String,
+    },
+    Restart {
+        reason: &'static str,
+        message: String,
+        counts: bool,
+    },
+    Resize {
+        message: String,
+    },
+}
+
+/// Decides what is to be done for `job`, given what is seen of its children.
+pub fn plan(job: &PaddleJob, seen: &Seen, settings: &Settings, now: Timestamp) -> Plan {
+    let mut plan = Plan {
+        status: job.status.clone().unwrap_or_default(),
+        ..Plan::default()
+    };
+    let finalizers = job.metadata.finalizers.as_deref().unwrap_or_default();
+    plan.removes_finalizer = finalizers.iter().any(|name| name == labels::GO_FINALIZER);
+    nodes::release_names(&mut plan, seen, now);
+
+    let phase = plan.status.phase;
+    if let Some(phase) = phase.filter(|phase| phase.is_terminal()) {
+        end(&mut plan, job, seen, phase, now);
+    } else if job.metadata.deletion_timestamp.is_some() {
+        // The garbage collector takes the children.
+        plan.status.phase = Some(Phase::Terminating);
+    } else {
+        let roster = Roster::new(job, seen);
+        if roster.is_stale {
+            // The watch will bring the job that these pods were made for.
+        } else if let Some(refusal) = status::fault(job) {
+            status::refuse(&mut plan, job, refusal, now);
+        } else if let Some(verdict) = verdict(job, &roster, now) {
+            carry_out(&mut plan, job, &roster, verdict, now);
+        } else {
+            proceed(&mut plan, job, seen, &roster, settings, now);
+        }
+    }
+    plan
+}
+
+fn verdict(job: &PaddleJob, roster: &Roster<'_>, now: Timestamp) -> Option<Verdict> {
+    let complete = || {
+        let mut finishing = finishing_roles(&job.spec)
+            .iter()
+            .flat_map(|role| roster.role(*role))
+            .peekable();
+        let any = finishing.peek().is_some();
+        (any && finishing.all(|member| member.state() == State::Done)).then_some(Verdict::Complete)
+    };
+    complete()
+        .or_else(|| suspend::verdict(job))
+        .or_else(|| restart::after_failure(job, roster))
+        .or_else(|| deadline::verdict(job, now))
+        .or_else(|| scaling::verdict(job))
+        .or_else(|| restart::after_disruption(job, roster))
+}
+
+/// Writes a verdict down. What follows from it is done in a later pass, when
+/// the cached job says the same: until then everything can still be undone.
+fn carry_out(
+    plan: &mut Plan,
+    job: &PaddleJob,
+    roster: &Roster<'_>,
+    verdict: Verdict,
+    now: Timestamp,
+) {
+    match verdict {
+        Verdict::Complete => status::complete(plan, job, roster, now),
+        Verdict::Fail { reason, message } => status::fail(plan, job, roster, reason, message, now),
+        Verdict::Restart {
+            reason,
+            message,
+            counts,
+        } => {
+            status::restart(plan, job, reason, message, counts, now);
+        }
+        Verdict::Resize { message } => status::resize(plan, job, message, now),
+        Verdict::Suspend if job.status.as_ref().and_then(|s| s.phase) == Some(Phase::Suspended) => {
+            status::keep_suspended(plan, job);
+            let others = roster.old.iter().chain(&roster.surplus).copied();
+            delete(plan, others.chain(roster.present()));
+        }
+        Verdict::Suspend => status::suspend(plan, job, roster, now),
+    }
+}
+
+/// Brings the children closer to what the spec asks for.
+fn proceed(
+    plan: &mut Plan,
+    job: &PaddleJob,
+    seen: &Seen,
+    roster: &Roster<'_>,
+    settings: &Settings,
+    now: Timestamp,
+) {
+    delete(
+        plan,
+        roster
+            .old
+            .iter()
+            .copied()
+            .chain(roster.surplus.iter().copied()),
+    );
+    if roster.old.is_empty() {
+        let evicted = roster
+            .members
+            .iter()
+            .filter(|member| member.state() == State::Disrupted);
+        delete(plan, evicted.filter_map(|member| member.pod));
+        let port = rendezvous::port(roster, seen);
+        let births = births(job, roster);
+        plan.pods_created = births
+            .iter()
+            .map(|(member, key)| {
+                let (role, rank) = (member.role, member.rank);
+                let birth = pods::Birth {
+                    role,
+                    rank,
+                    attempt: roster.attempt,
+                    key,
+                    port,
+                };
+                pods::build(job, &birth, settings)
+            })
+            .collect();
+        if Intranet::of(&job.spec) == Intranet::Service {
+            let wanted: BTreeSet<&str> = roster
+                .members
+                .iter()
+                .map(|member| member.name.as_str())
+                .collect();
+            let missing = wanted.iter().filter(|name| !seen.services.contains(**name));
+            plan.services_created = missing
+                .map(|name| services::build(job, name, port))
+                .collect();
+            plan.services_deleted = services::surplus(&seen.services, &wanted);
+        }
+        let newborn: Vec<String> = births.into_iter().map(|(_, key)| key).collect();
+        let written = seen.config_map.as_ref().map(|map| &map.data);
+        let data = rendezvous::data(job, roster, seen, &newborn);
+        let current = data.as_ref().or(written);
+        plan.pods_woken = current
+            .map(|data| rendezvous::wakes(job, roster, data, settings))
+            .unwrap_or_default();
+        plan.is_urgent = rendezvous::awaits_record(job, roster);
+        plan.config_map = data.filter(|data| Some(data) != written);
+    }
+    status::proceed(plan, job, roster, now);
+    if let Some(until) = deadline::active_until(job) {
+        plan.wake_at(until);
+    }
+}
+
+/// The pods to be made now, with the keys that they require.
+fn births<'r, 'a>(
+    job: &PaddleJob,
+    roster: &'r Roster<'a>,
+) -> Vec<(&'r roster::Member<'a>, String)> {
+    let unborn = roster
+        .members
+        .iter()
+        .filter(|m| matches!(m.state(), State::Missing | State::Lost));
+    unborn
+        .map(|member| {
+            let replaced = member.record.map(|record| record.uid.as_str());
+            (member, rendezvous::pod_key(job, roster.attempt, replaced))
+        })
+        .collect()
+}
+
+fn delete<'a>(plan: &mut Plan, pods: impl Iterator<Item = &'a PodView>) {
+    plan.pods_deleted.extend(
+        pods.filter(|pod| pod.deleted_at.is_none())
+            .map(Deletion::of),
+    );
+}
+
+/// What remains to be done for a job that has ended.
+fn end(plan: &mut Plan, job: &PaddleJob, seen: &Seen, phase: Phase, now: Timestamp) {
+    cleaning::clean(plan, &job.spec, phase, seen);
+    status::keep_ended(plan, now);
+    match deadline::kept_until(job) {
+        Some(until) if until <= now => plan.deletes_job = true,
+        Some(until) => plan.wake_at(until),
+        None => {}
+    }
+}

@@ -1,0 +1,280 @@
+//! From the template of a role to a pod. The template is kept whole: what the
+//! user wrote stays, and only what Paddle needs to know is added.
+
+use api::{PaddleJob, Role, labels};
+use serde_json::{Map, Value, json};
+
+use super::Settings;
+use super::environment::{self, KEY_VARIABLE};
+use super::mode::{Intranet, Mode};
+use super::rendezvous;
+use crate::names;
+
+/// The container that trains: the one called `paddle`, or else the first.
+pub fn paddle_container<'a>(mut names: impl Iterator<Item = &'a str> + Clone) -> Option<&'a str> {
+    names
+        .clone()
+        .find(|name| *name == "paddle")
+        .or_else(|| names.next())
+}
+
+/// The init container that waits for peers.
+pub const WAIT_CONTAINER: &str = "coord-paddle";
+
+/// What a new pod is made for.
+#[derive(Clone, Debug)]
+pub struct Birth<'a> {
+    /// Its role.
+    pub role: Role,
+    /// Its index within the role.
+    pub rank: i32,
+    /// The attempt.
+    pub attempt: i32,
+    /// The ConfigMap key that its paddle container requires.
+    pub key: &'a str,
+    /// The first of its ports.
+    pub port: u16,
+}
+
+/// The pod, ready to be created.
+pub fn build(job: &PaddleJob, birth: &Birth<'_>, settings: &Settings) -> Value {
+    let template = job
+        .spec
+        .role(birth.role)
+        .and_then(|role| role.template.as_ref());
+    let mut template = match template.map(api::PodTemplate::to_json) {
+        Some(Value::Object(template)) => template,
+        _ => Map::new(),
+    };
+    let name = names::pod(
+        job.metadata.name.as_deref().unwrap_or_default(),
+        birth.role,
+        birth.rank,
+    );
+    let metadata = metadata(job, birth, &name, take(&mut template, "metadata"));
+    let spec = complete_spec(job, birth, &name, take(&mut template, "spec"), settings);
+    json!({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec})
+}
+
+/// A label in the template that the operator sets itself, if there is one.
+pub fn reserved_labels(template: &Value) -> Option<&str> {
+    let set = template.pointer("/metadata/labels")?.as_object()?;
+    set.keys().map(String::as_str).find(|key| {
+        [
+            labels::RES_NAME,
+            labels::RES_TYPE,
+            labels::JOB_NAME,
+            labels::ROLE,
+            labels::RANK,
+        ]
+        .contains(key)
+    })
+}
+
+/// The labels of a child: `kubectl get pods -l batch.paddlepaddle.org/job-name=…`.
+pub fn common_labels(job: &str) -> Map<String, Value> {
+    Map::from_iter([
+        (labels::JOB_NAME.to_owned(), job.into()),
+        (labels::APP_NAME.to_owned(), "paddlejob".into()),
+        (labels::APP_INSTANCE.to_owned(), job.into()),
+        (labels::APP_MANAGED_BY.to_owned(), labels::OPERATOR.into()),
+    ])
+}
+
+/// The owner reference by which a child goes with its job.
+pub fn owner(job: &PaddleJob) -> Value {
+    json!({
+        "apiVersion": "batch.paddlepaddle.org/v1",
+        "kind": "PaddleJob",
+        "name": job.metadata.name,
+        "uid": job.metadata.uid,
+        "controller": true,
+        "blockOwnerDeletion": true,
+    })
+}
+
+fn metadata(
+    job: &PaddleJob,
+    birth: &Birth<'_>,
+    name: &str,
+    mut metadata: Map<String, Value>,
+) -> Map<String, Value> {
+    // The template's name and namespace are not the pod's: every rank has its own.
+    metadata.insert("name".into(), name.into());
+    metadata.insert("namespace".into(), json!(job.metadata.namespace));
+    metadata.insert("ownerReferences".into(), json!([owner(job)]));
+    let role = birth.role.as_str();
+    let mut set = take(&mut metadata, "labels");
+    set.extend(common_labels(
+        job.metadata.name.as_deref().unwrap_or_default(),
+    ));
+    set.insert(labels::APP_COMPONENT.into(), role.into());
+    set.insert(labels::RES_NAME.into(), name.into());
+    set.insert(labels::RES_TYPE.into(), role.into());
+    set.insert(labels::ROLE.into(), role.into());
+    set.insert(labels::RANK.into(), birth.rank.to_string().into());
+    metadata.insert("labels".into(), set.into());
+    let mut set = take(&mut metadata, "annotations");
+    set.insert(labels::RESOURCE.into(), role.into());
+    set.insert(labels::ATTEMPT.into(), birth.attempt.to_string().into());
+    set.insert(labels::KEY.into(), birth.key.into());
+    set.remove(labels::WOKEN);
+    metadata.insert("annotations".into(), set.into());
+    metadata
+}
+
+fn complete_spec(
+    job: &PaddleJob,
+    birth: &Birth<'_>,
+    name: &str,
+    mut spec: Map<String, Value>,
+    settings: &Settings,
+) -> Map<String, Value> {
+    let service = Intranet::of(&job.spec) == Intranet::Service;
+    if names::is_dns_label(name) {
+        // As the Go operator: programs print the host name to say who they are.
+        spec.entry("hostname").or_insert_with(|| name.into());
+        spec.entry("subdomain").or_insert_with(|| name.into());
+    }
+    let restart = if birth.role == Role::Worker && service {
+        "OnFailure"
+    } else {
+        "Never"
+    };
+    spec.entry("restartPolicy")
+        .or_insert_with(|| restart.into());
+    if let Some(container) = paddle(&mut spec) {
+        train(job, birth, container, service);
+    }
+    if let Some(wait) = wait_container(job, birth, settings) {
+        push(&mut spec, "initContainers", wait);
+    }
+    spec
+}
+
+fn paddle(spec: &mut Map<String, Value>) -> Option<&mut Map<String, Value>> {
+    let containers = spec.get_mut("containers")?.as_array_mut()?;
+    let name = |container: &Value| {
+        container
+            .get("name")
+            .and_then(Value::as_str)
+            .map(str::to_owned)
+    };
+    let at = containers
+        .iter()
+        .position(|c| name(c).as_deref() == Some("paddle"))
+        .unwrap_or(0);
+    containers.get_mut(at)?.as_object_mut()
+}
+
+fn train(job: &PaddleJob, birth: &Birth<'_>, container: &mut Map<String, Value>, service: bool) {
+    let config_map = job.metadata.name.as_deref().unwrap_or_default();
+    let mut added = environment::variables(job, birth.role, birth.rank, birth.port);
+    added.push(required_key(config_map, KEY_VARIABLE, birth.key));
+    add_variables(container, added);
+    push(
+        container,
+        "envFrom",
+        json!({"configMapRef": {"name": config_map}}),
+    );
+    // The status can then quote a container's last words without reading logs.
+    container
+        .entry("terminationMessagePolicy")
+        .or_insert_with(|| "FallbackToLogsOnError".into());
+    if service {
+        let port = json!({"containerPort": birth.port});
+        let declared = container
+            .get("ports")
+            .and_then(Value::as_array)
+            .is_some_and(|ports| {
+                ports
+                    .iter()
+                    .any(|p| p.get("containerPort") == Some(&birth.port.into()))
+            });
+        if !declared {
+            push(container, "ports", port);
+        }
+    }
+}
+
+/// Adds variables after the user's own; one that the user set is left alone.
+fn add_variables(container: &mut Map<String, Value>, added: Vec<Value>) {
+    for variable in added {
+        let env = container.get("env").and_then(Value::as_array);
+        if !env.is_some_and(|env| {
+            env.iter()
+                .any(|set| set.get("name") == variable.get("name"))
+        }) {
+            push(container, "env", variable);
+        }
+    }
+}
+
+/// A variable that keeps its container from starting until the key is there.
+fn required_key(config_map: &str, variable: &str, key: &str) -> Value {
+    json!({"name": variable, "valueFrom": {"configMapKeyRef": {"name": config_map, "key": key}}})
+}
+
+/// In Service mode every pod waits until names resolve; in PS mode workers wait
+/// until every parameter server accepts connections.
+fn wait_container(job: &PaddleJob, birth: &Birth<'_>, settings: &Settings) -> Option<Value> {
+    let image = settings.init_image.as_deref()?;
+    let names = Intranet::of(&job.spec) == Intranet::Service;
+    let servers = waits_for_servers(job, birth.role);
+    if !names && !servers {
+        return None;
+    }
+    let config_map = job.metadata.name.as_deref().unwrap_or_default();
+    let mut args = vec!["wait"];
+    args.extend(names.then_some("--names"));
+    args.extend(servers.then_some("--servers"));
+    let mut env = environment::variables(job, birth.role, birth.rank, birth.port);
+    if servers {
+        let key = rendezvous::servers_key(job, birth.attempt);
+        env.push(required_key(config_map, KEY_VARIABLE, &key));
+    }
+    let resources = json!({"cpu": "10m", "memory": "32Mi"});
+    Some(json!({
+        "name": WAIT_CONTAINER,
+        "image": image,
+        "imagePullPolicy": "IfNotPresent",
+        "command": ["/paddle-operator"],
+        "args": args,
+        "env": env,
+        "envFrom": [{"configMapRef": {"name": config_map}}],
+        "resources": {"requests": resources, "limits": resources},
+        "terminationMessagePolicy": "FallbackToLogsOnError",
+        "securityContext": {
+            "allowPrivilegeEscalation": false,
+            "capabilities": {"drop": ["ALL"]},
+            "readOnlyRootFilesystem": true,
+            "runAsNonRoot": true,
+            "runAsUser": 65532,
+            "seccompProfile": {"type": "RuntimeDefault"},
+        },
+    }))
+}
+
+/// Whether pods of a role start only when every parameter server runs: workers
+/// crash if the servers are not up.
+pub fn waits_for_servers(job: &PaddleJob, role: Role) -> bool {
+    Mode::of(&job.spec) == Mode::Ps && role != Role::Ps
+}
+
+/// Takes the object at `key` out of a map; anything else there counts as empty.
+fn take(map: &mut Map<String, Value>, key: &str) -> Map<String, Value> {
+    match map.remove(key) {
+        Some(Value::Object(map)) => map,
+        _ => Map::new(),
+    }
+}
+
+fn push(map: &mut Map<String, Value>, key: &str, item: Value) {
+    let list = map.entry(key).or_insert(Value::Null);
+    match list {
+        Value::Array(list) => list.push(item),
+        Value::Null => *list = json!([item]),
+        // Not a list: the API server tells the user, in the words he knows.
+        _ => {}
+    }
+}

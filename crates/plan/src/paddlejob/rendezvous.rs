@@ -1,0 +1,164 @@
+//! How the pods of a job find each other: the ConfigMap, the keys that keep
+//! containers from starting with an old list, and the wake-ups.
+//!
+//! A paddle container requires a key of the ConfigMap that only its own birth
+//! has (job, attempt, generation of the spec, and for a replacement the pod
+//! that it replaces). The key is added in the write whose lists hold the
+//! addresses of all the pods. Because an address is published only when the
+//! status has the pod on record, a pod that is gone is always known to be gone,
+//! and its successor gets a key that no ConfigMap has had.
+
+use std::collections::BTreeMap;
+
+use api::{PaddleJob, Role};
+
+use super::environment::{self, BASE_PORT, PORT_KEY};
+use super::mode::Intranet;
+use super::pods::waits_for_servers;
+use super::roster::{Member, Roster, State};
+use super::world::{Address, PodView, Seen};
+use super::{Settings, Wake};
+use crate::names;
+
+/// What a key holds. Nobody reads it.
+const PRESENT: &str = "1";
+
+/// The key that a pod born now requires; `replaced` is the uid of its predecessor.
+pub fn pod_key(job: &PaddleJob, attempt: i32, replaced: Option<&str>) -> String {
+    let generation = job.metadata.generation.unwrap_or(0);
+    let mut key = format!("{}_{generation}", attempt_key(job, attempt));
+    if let Some(replaced) = replaced {
+        key.push('_');
+        key.push_str(names::short_uid(replaced));
+    }
+    key
+}
+
+fn attempt_key(job: &PaddleJob, attempt: i32) -> String {
+    let uid = job
+        .metadata
+        .uid
+        .as_deref()
+        .map(names::short_uid)
+        .unwrap_or_default();
+    format!("PADDLE_OPERATOR_{uid}_{attempt}")
+}
+
+/// The key that says that every parameter server has started.
+pub fn servers_key(job: &PaddleJob, attempt: i32) -> String {
+    let uid = job
+        .metadata
+        .uid
+        .as_deref()
+        .map(names::short_uid)
+        .unwrap_or_default();
+    format!("PADDLE_OPERATOR_SERVERS_{uid}_{attempt}")
+}
+
+/// The first port of the job's pods. Pods that a Go operator made listen on a
+/// port that it drew by lot and wrote into the ConfigMap.
+pub fn port(roster: &Roster<'_>, seen: &Seen) -> u16 {
+    let legacy = roster.present().any(PodView::is_legacy);
+    let written = seen
+        .config_map
+        .as_ref()
+        .and_then(|map| map.data.get(PORT_KEY)?.parse().ok());
+    written.filter(|_| legacy).unwrap_or(BASE_PORT)
+}
+
+/// The data that the ConfigMap should have now; `None` while not every address
+/// is known, and when the map belongs to pods of a Go operator, which would
+/// meet other values in it after a restart of a container.
+pub fn data(
+    job: &PaddleJob,
+    roster: &Roster<'_>,
+    seen: &Seen,
+    newborn: &[String],
+) -> Option<BTreeMap<String, String>> {
+    let service = Intranet::of(&job.spec) == Intranet::Service;
+    let old = seen.config_map.as_ref();
+    if old.is_some() && newborn.is_empty() && roster.present().all(PodView::is_legacy) {
+        return None;
+    }
+    let mut hosts: BTreeMap<(Role, i32), String> = BTreeMap::new();
+    for member in &roster.members {
+        let host = if service {
+            environment::service_host(job, member.role, member.rank)
+        } else {
+            let written = || environment::listed_host(&old?.data, member.role, member.rank);
+            published_address(member)
+                .or_else(|| written().filter(|_| member.state() == State::Done))?
+        };
+        hosts.insert((member.role, member.rank), host);
+    }
+    let host = |role, rank| hosts.get(&(role, rank)).cloned().unwrap_or_default();
+    let mut data = environment::lists(job, port(roster, seen), host);
+    let keys = roster
+        .present()
+        .filter_map(|pod| pod.key.as_ref())
+        .chain(newborn);
+    data.extend(keys.map(|key| (key.clone(), PRESENT.to_owned())));
+    let servers = servers_key(job, roster.attempt);
+    if servers_started(roster) {
+        data.insert(servers.clone(), PRESENT.to_owned());
+    }
+    // Keys of this attempt stay: a pod that is not seen yet may need one, and
+    // none is ever given to a second pod.
+    let prefix = format!("{}_", attempt_key(job, roster.attempt));
+    let kept = old.iter().flat_map(|old| &old.data);
+    let kept = kept.filter(|(key, _)| key.starts_with(&prefix) || **key == servers);
+    data.extend(kept.map(|(key, value)| (key.clone(), value.clone())));
+    Some(data)
+}
+
+/// Whether addresses are all that the status still has to record before the
+/// ConfigMap can be written: such a status is not put off.
+pub fn awaits_record(job: &PaddleJob, roster: &Roster<'_>) -> bool {
+    Intranet::of(&job.spec) != Intranet::Service
+        && roster.members.iter().any(|member| !member.is_recorded())
+        && roster.members.iter().all(|member| {
+            member.state() == State::Done || member.pod.is_some_and(|pod| pod.address.is_some())
+        })
+}
+
+/// The pods that wait for what the ConfigMap holds by now. A kubelet tries a
+/// container again after ten seconds and more, unless its pod changes.
+pub fn wakes(
+    job: &PaddleJob,
+    roster: &Roster<'_>,
+    data: &BTreeMap<String, String>,
+    settings: &Settings,
+) -> Vec<Wake> {
+    let has_init = settings.init_image.is_some();
+    let servers = data.contains_key(&servers_key(job, roster.attempt));
+    let waits = |pod: &PodView| {
+        let key = pod.key.as_ref().filter(|key| data.contains_key(*key))?;
+        let ready = !(has_init && waits_for_servers(job, pod.role)) || servers;
+        // In Service mode the lists were there before the pod.
+        let needed = Intranet::of(&job.spec) != Intranet::Service
+            || waits_for_servers(job, pod.role) && has_init;
+        let asleep =
+            !pod.started && pod.is_scheduled() && pod.is_active() && pod.deleted_at.is_none();
+        (ready && needed && asleep && pod.woken.as_ref() != Some(key)).then(|| Wake {
+            name: pod.name.clone(),
+            uid: pod.uid.clone(),
+            key: key.clone(),
+        })
+    };
+    roster.present().filter_map(waits).collect()
+}
+
+fn published_address(member: &Member<'_>) -> Option<String> {
+    let pod = member
+        .pod
+        .filter(|_| member.is_recorded() && member.state() != State::Disrupted)?;
+    match pod.address? {
+        Address::V4(ip) => Some(ip.to_string()),
+        Address::V6Only => None,
+    }
+}
+
+fn servers_started(roster: &Roster<'_>) -> bool {
+    let mut servers = roster.role(Role::Ps).peekable();
+    servers.peek().is_some() && servers.all(|member| member.pod.is_some_and(|pod| pod.started))
+}

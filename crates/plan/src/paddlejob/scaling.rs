@@ -1,0 +1,34 @@
+//! When the number of pods in the spec changes.
+//!
+//! Workers of a PS job come and go one by one, and the ConfigMap follows. The
+//! world of a Collective job has one size from its start to its end, and the
+//! parameters of a PS job are spread over its servers, so these start again
+//! whole.
+
+use api::{PaddleJob, Role};
+
+use super::Verdict;
+use super::mode::replicas;
+use super::restart::is_replaced_alone;
+
+/// The verdict when a role that can't change its size while it runs shall do so.
+pub fn verdict(job: &PaddleJob) -> Option<Verdict> {
+    let (role, from, to) = resized(job).find(|(role, ..)| !is_replaced_alone(job, *role))?;
+    let message =
+        format!("{role} goes from {from} to {to} replicas; the job starts again at the new size");
+    Some(Verdict::Resize { message })
+}
+
+/// The roles whose number of pods differs from the one in the status: role, from, to.
+pub fn resized(job: &PaddleJob) -> impl Iterator<Item = (Role, i32, i32)> + '_ {
+    let status = job
+        .status
+        .as_ref()
+        .filter(|status| status.start_time.is_some());
+    Role::ALL.into_iter().filter_map(move |role| {
+        // Zero: the Go operators did not write it down.
+        let from = status?.role(role).map_or(0, |role| role.replicas);
+        let to = replicas(&job.spec, role);
+        (from != to && from != 0).then_some((role, from, to))
+    })
+}
