@@ -1,6 +1,7 @@
 //! Commands for the people who work on Paddle Operator: `cargo xtask --help`.
 
 mod cluster;
+mod generate;
 
 use anyhow::Result;
 use clap::{Parser, Subcommand};
@@ -16,10 +17,13 @@ struct Cli {
 enum Command {
     /// A real Kubernetes control plane on this machine, for tests and benchmarks
     Cluster(cluster::ClusterArgs),
+    /// Write the files that are made from the types: CRDs and the API reference
+    Generate(generate::GenerateArgs),
 }
 
 fn main() -> Result<()> {
     match Cli::parse().command {
         Command::Cluster(args) => cluster::run(args),
+        Command::Generate(args) => generate::run(&args),
     }
 }

@@ -29,6 +29,12 @@ pub(crate) fn core<T: JsonSchema>(_: &mut SchemaGenerator) -> Schema {
     schema(without_descriptions::<T>())
 }
 
+/// For `#[schemars(transform = …)]` on an enum. The description of the type would
+/// take the place of the field's where the field is optional.
+pub(crate) fn undescribed(schema: &mut Schema) {
+    schema.remove("description");
+}
+
 /// A JSON value as a schema; what is no schema accepts everything.
 pub(crate) fn schema(value: Value) -> Schema {
     Schema::try_from(value).unwrap_or_default()
@@ -58,21 +64,32 @@ fn strip(schema: &mut Value) {
     node.remove("title");
     node.remove("description");
     for_each_child(node, strip);
-    // Kubernetes reads `cpu: 0.5` as well as `cpu: "0.5"`, which an
-    // int-or-string refuses; only a port is an integer or a name.
+}
+
+/// Lets every quantity in a schema be any number: Kubernetes reads `cpu: 0.5`
+/// in a pod as it reads `cpu: "0.5"`, and an int-or-string refuses it. Of all
+/// that is int-or-string only a port is no quantity.
+///
+/// Not for fields that have a Rust type: nothing else but a number or a string
+/// may get there.
+pub(crate) fn any_quantity(schema: &mut Value) {
+    let Some(node) = schema.as_object_mut() else {
+        return;
+    };
+    for_each_child(node, any_quantity);
     if let Some(properties) = node.get_mut("properties").and_then(Value::as_object_mut) {
         for (name, property) in properties {
             if name != "port" {
-                any_number(property);
+                any_value(property);
             }
         }
     }
     if let Some(values) = node.get_mut("additionalProperties") {
-        any_number(values);
+        any_value(values);
     }
 }
 
-fn any_number(schema: &mut Value) {
+fn any_value(schema: &mut Value) {
     if schema.get(INT_OR_STRING) == Some(&json!(true)) {
         *schema = json!({ PRESERVE: true });
     }

@@ -8,6 +8,7 @@ use kube::{CustomResource, KubeSchema};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::core_schema::core;
 use crate::{Condition, PodReference, PodTemplate, Role};
 
 /// The most replicas that one role may have.
@@ -18,6 +19,10 @@ pub const MAX_REPLICAS: i32 = 2000;
 /// The job runs in mode PS when `ps` is set, else Collective when there is more
 /// than one worker, else Single.
 #[derive(CustomResource, KubeSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[expect(
+    clippy::duplicated_attributes,
+    reason = "each printcolumn has a type of its own"
+)]
 #[kube(
     group = "batch.paddlepaddle.org",
     version = "v1",
@@ -52,8 +57,8 @@ pub struct PaddleJobSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub clean_pod_policy: Option<String>,
 
-    /// How pods address each other: `PodIP` (default), `Service` (a headless
-    /// Service for each pod) or `Host` (the network of the node).
+    /// How pods address each other: `PodIP`, `Service` (a headless Service for
+    /// each pod) or `Host` (the network of the node). Default `PodIP`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub intranet: Option<String>,
 
@@ -157,6 +162,7 @@ pub struct SchedulingPolicy {
     pub priority_class: Option<String>,
     /// The fewest resources that must be free. Default: what all pods request.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "core::<BTreeMap<String, Quantity>>")]
     pub min_resources: Option<BTreeMap<String, Quantity>>,
 }
 
@@ -172,8 +178,8 @@ pub struct SampleSetReference {
     pub namespace: Option<String>,
     /// Where the workers find the data.
     pub mount_path: String,
-    /// Whether worker *i* must run where partition *i* is cached (`Required`,
-    /// default) or should if it can (`Preferred`).
+    /// Whether worker *i* must run where partition *i* is cached (`Required`) or
+    /// should if it can (`Preferred`). Default `Required`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub affinity: Option<String>,
     /// Start when so many percent of the data are cached. Default: when the

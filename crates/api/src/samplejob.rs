@@ -11,6 +11,7 @@ pub use options::{ClearOptions, RmrOptions, SyncOptions, WarmupOptions};
 pub use status::{CronJobStatus, Progress, SampleJobPhase, SampleJobReference, SampleJobStatus};
 
 use crate::SecretReference;
+use crate::core_schema::undescribed;
 
 /// What is done to which SampleSet.
 #[derive(CustomResource, KubeSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -78,8 +79,8 @@ pub struct SampleJobSpec {
     pub time_zone: Option<String>,
 
     /// What happens when the time comes and the last run has not ended: `Allow`
-    /// (default; the new one waits for its turn), `Forbid` (it is skipped) or
-    /// `Replace` (the last one is cancelled).
+    /// (the new one waits for its turn), `Forbid` (it is skipped) or `Replace`
+    /// (the last one is cancelled). Default `Allow`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub concurrency_policy: Option<ConcurrencyPolicy>,
 
@@ -113,6 +114,7 @@ pub struct SampleJobSpec {
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
 )]
 #[serde(rename_all = "lowercase")]
+#[schemars(transform = undescribed)]
 pub enum Operation {
     /// Copies from the remote source.
     Sync,
@@ -153,6 +155,7 @@ pub struct LocalSampleSetReference {
 
 /// What happens when a run is due before the last one has ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[schemars(transform = undescribed)]
 pub enum ConcurrencyPolicy {
     /// Both are made.
     #[default]

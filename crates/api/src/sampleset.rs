@@ -14,11 +14,15 @@ pub use status::{
     SampleSetStatus,
 };
 
-use crate::core_schema::core;
+use crate::core_schema::{core, undescribed};
 use crate::{Sampler, SecretReference, WarmupStrategy};
 
 /// Where the data comes from, and how it is cached.
 #[derive(CustomResource, JsonSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[expect(
+    clippy::duplicated_attributes,
+    reason = "each printcolumn has a type of its own"
+)]
 #[kube(
     group = "batch.paddlepaddle.org",
     version = "v1alpha1",
@@ -146,6 +150,7 @@ pub struct Csi {
 /// A CSI driver that the operator knows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
+#[schemars(transform = undescribed)]
 pub enum CsiDriver {
     /// `csi.juicefs.com`.
     #[default]
@@ -187,6 +192,7 @@ pub struct CacheLevel {
 /// What a cache directory is on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "UPPERCASE")]
+#[schemars(transform = undescribed)]
 pub enum MediumType {
     /// Memory.
     Mem,
@@ -204,8 +210,9 @@ pub struct Warmup {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub enabled: Option<bool>,
 
-    /// How files are shared out to partitions: `sequence` (default) or
-    /// `random`, as the sampler of the training does it without or with shuffle.
+    /// How files are shared out to partitions: `sequence` or `random`, as the
+    /// sampler of the training does it without or with shuffle. Default
+    /// `sequence`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub strategy_name: Option<WarmupStrategy>,
 

@@ -3,9 +3,9 @@
 use k8s_openapi::api::core::v1::PodTemplateSpec;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
-use crate::core_schema::{keep_unknown, open_object, schema, without_descriptions};
+use crate::core_schema::{any_quantity, keep_unknown, open_object, schema, without_descriptions};
 
 /// A pod template, as JSON text.
 ///
@@ -59,12 +59,14 @@ impl JsonSchema for PodTemplate {
 /// which everything is kept: three roles repeat this schema, and the CRD has
 /// to stay small enough for `kubectl apply`.
 const OPEN: &[&str] = &[
-    "metadata.managedFields[]",
-    "metadata.ownerReferences[]",
     "spec.containers[].lifecycle",
     "spec.ephemeralContainers[]",
     "spec.initContainers[].lifecycle",
 ];
+
+/// The metadata that is spelled out. The rest means nothing in a template, but
+/// tools write `creationTimestamp: null`, which a type would refuse.
+const METADATA: &[&str] = &["annotations", "finalizers", "labels", "name", "namespace"];
 
 /// The volumes that are spelled out; all others are open objects.
 const VOLUMES: &[&str] = &[
@@ -87,19 +89,28 @@ fn pod_template() -> Value {
             *part = open_object();
         }
     }
-    if let Some(volumes) = schema
-        .pointer_mut(&pointer("spec.volumes[]"))
-        .and_then(|volume| volume.get_mut("properties"))
-        .and_then(Value::as_object_mut)
+    if let Some(metadata) = properties_mut(&mut schema, "metadata") {
+        metadata.retain(|name, _| METADATA.contains(&name.as_str()));
+    }
+    for (name, volume) in properties_mut(&mut schema, "spec.volumes[]")
+        .into_iter()
+        .flatten()
     {
-        for (name, volume) in volumes {
-            if volume.get("type") == Some(&json!("object")) && !VOLUMES.contains(&name.as_str()) {
-                *volume = open_object();
-            }
+        if volume.get("type") == Some(&json!("object")) && !VOLUMES.contains(&name.as_str()) {
+            *volume = open_object();
         }
     }
+    any_quantity(&mut schema);
     keep_unknown(&mut schema);
     schema
+}
+
+/// The properties of the object at a field path.
+fn properties_mut<'a>(schema: &'a mut Value, path: &str) -> Option<&'a mut Map<String, Value>> {
+    schema
+        .pointer_mut(&pointer(path))?
+        .get_mut("properties")?
+        .as_object_mut()
 }
 
 /// The JSON pointer in a schema to a field path such as `spec.containers[].name`.

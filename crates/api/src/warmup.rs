@@ -5,9 +5,12 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::core_schema::undescribed;
+
 /// The order in which the training reads its files.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
+#[schemars(transform = undescribed)]
 pub enum WarmupStrategy {
     /// As `paddle.io.DistributedBatchSampler` without shuffle.
     #[default]
@@ -59,6 +62,7 @@ pub struct Sampler {
 /// What counts as a sample, and in which order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
+#[schemars(transform = undescribed)]
 pub enum SampleOrder {
     /// Every regular file, by the bytes of its path.
     All,
