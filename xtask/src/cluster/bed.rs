@@ -5,6 +5,7 @@ use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::io::Write as _;
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::ops::Range;
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -35,6 +36,16 @@ impl<'a> Bed<'a> {
             name,
             state: cache.cluster(name),
         }
+    }
+
+    /// The administrator's kubeconfig, if there is a cluster.
+    pub fn kubeconfig(&self) -> Result<PathBuf> {
+        let path = self.state.kubeconfig("admin");
+        if !path.exists() {
+            let name = self.name;
+            bail!("there is no cluster {name}: `cargo xtask cluster up --name {name}` starts it");
+        }
+        Ok(path)
     }
 
     /// kubectl as the administrator.

@@ -85,8 +85,7 @@ pub fn nodes(indices: impl IntoIterator<Item = u16>, extra: &[Resource]) -> Valu
 fn node(index: u16, capacity: &BTreeMap<&str, &str>) -> Value {
     let name = node_name(index);
     // Only for show: each must differ, because pods with hostNetwork take it.
-    let [high, low] = index.to_be_bytes();
-    let address = Ipv4Addr::new(10, 0, high, low);
+    let address = Ipv4Addr::from_bits(Ipv4Addr::new(10, 0, 0, 1).to_bits() + u32::from(index));
     let version = "kwok";
     // No taint: YAML of users must be scheduled as it is.
     json!({
@@ -140,7 +139,7 @@ mod tests {
             Some("2")
         );
         assert_eq!(at("/items/0/status/allocatable/pods"), Some("1000"));
-        assert_eq!(at("/items/1/status/addresses/0/address"), Some("10.0.1.44"));
+        assert_eq!(at("/items/1/status/addresses/0/address"), Some("10.0.1.45"));
         assert_eq!(list.pointer("/items/0/spec"), None, "no taint");
         Ok(())
     }

@@ -49,7 +49,8 @@ enum Command {
     Down,
     /// Print the path of the admin's kubeconfig
     Kubeconfig,
-    /// Print the path of the audit log (JSON lines, one per finished request)
+    /// Print the path of the audit log: one line of JSON per finished request, in `audit.log`
+    /// beside the kubeconfig
     AuditLog,
     /// Run kubectl against the cluster
     Kubectl {
@@ -84,14 +85,16 @@ pub fn run(args: ClusterArgs) -> Result<()> {
         Command::Up(up) => bed.up(&up),
         Command::Down => bed.down(),
         Command::Kubeconfig => {
-            println!("{}", bed.state.kubeconfig("admin").display());
+            println!("{}", bed.kubeconfig()?.display());
             Ok(())
         }
         Command::AuditLog => {
+            bed.kubeconfig()?;
             println!("{}", bed.state.audit_log().display());
             Ok(())
         }
         Command::Kubectl { args } => {
+            bed.kubeconfig()?;
             Err(bed.kubectl().args(args).exec()).context("cannot run kubectl")
         }
     }

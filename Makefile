@@ -1,0 +1,62 @@
+# Every target gets what it needs by itself; the first cluster builds Kubernetes from
+# Go modules, which takes about 11 minutes on two cores. `cargo xtask --help` knows more.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+# Where installers put cargo and go, for shells that do not know yet.
+export PATH := $(PATH):$(HOME)/.cargo/bin:/usr/local/go/bin
+
+# Names of their own, so that a developer's cluster stays out of it. Give others to run
+# two at once.
+TEST_CLUSTER ?= test
+BENCH_CLUSTER ?= bench
+# Each takes 1,000 pods.
+NODES ?= 8
+
+.PHONY: help
+help: ## List the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+.PHONY: setup
+setup: ## Install the tools that are missing, or say which
+	@xtask/setup.sh cc cargo go
+
+.PHONY: test
+test: ## Formatting, lints and every test that needs no cluster
+	@xtask/setup.sh cc cargo
+	cargo fmt --all --check
+# With all features, because the tests that need a cluster are behind one.
+	cargo clippy --workspace --all-targets --all-features -- -D warnings
+	cargo test --workspace
+
+# Runs a command with a fresh cluster and ends the cluster whatever happens.
+# $(1): its name, $(2): options of `up`, $(3): the command
+define with_cluster
+	trap 'cargo xtask cluster down --name $(1)' EXIT; \
+	cargo xtask cluster up --fresh --name $(1) $(2); \
+	export PADDLE_OPERATOR_TEST_KUBECONFIG="$$(cargo xtask cluster kubeconfig --name $(1))"; \
+	$(3)
+endef
+
+.PHONY: test-cluster
+test-cluster: setup ## The tests that need a real kube-apiserver
+	$(call with_cluster,$(TEST_CLUSTER),,cargo test --package testkit --features cluster)
+
+.PHONY: bench-control
+bench-control: setup ## Measure the controllers on fake nodes
+	cargo build --release --package cli --package testkit --features testkit/cluster
+	$(call with_cluster,$(BENCH_CLUSTER),--kwok $(NODES),cargo run --release --package testkit --features cluster --bin bench-control)
+
+.PHONY: generate
+generate: ## Write what is generated from the types
+	@xtask/setup.sh cc cargo
+	cargo xtask generate
+
+.PHONY: cluster
+cluster: setup ## Start a Kubernetes with fake nodes to play with
+	cargo xtask cluster up --kwok $(NODES)
+
+.PHONY: cluster-down
+cluster-down: ## End it
+	cargo xtask cluster down
