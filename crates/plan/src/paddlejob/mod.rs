@@ -31,6 +31,7 @@ pub use cleaning::STOP_AFTER_SECONDS;
 pub use mode::{Intranet, Mode};
 pub use nodes::is_overdue;
 pub use pods::WAIT_CONTAINER;
+pub use rendezvous::config_map;
 pub use status::{Refusal, Urgency, refuse, unreadable, urgency};
 pub use world::{Address, ConfigMapView, PodPhase, PodView, Seen, Trouble};
 

@@ -10,11 +10,12 @@
 
 use std::collections::BTreeMap;
 
-use api::{PaddleJob, Role};
+use api::{PaddleJob, Role, labels};
+use serde_json::{Value, json};
 
 use super::environment::{self, BASE_PORT, PORT_KEY};
 use super::mode::Intranet;
-use super::pods::waits_for_servers;
+use super::pods::{common_labels, owner, waits_for_servers};
 use super::roster::{Member, Roster, State};
 use super::world::{Address, PodView, Seen};
 use super::{Settings, Wake};
@@ -109,6 +110,24 @@ pub fn data(
     let kept = kept.filter(|(key, _)| key.starts_with(&prefix) || **key == servers);
     data.extend(kept.map(|(key, value)| (key.clone(), value.clone())));
     Some(data)
+}
+
+/// The ConfigMap, ready to be created.
+pub fn config_map(job: &PaddleJob, data: &BTreeMap<String, String>) -> Value {
+    let name = job.metadata.name.as_deref().unwrap_or_default();
+    let mut set = common_labels(name);
+    set.insert(labels::RES_NAME.to_owned(), name.into());
+    json!({
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {
+            "name": name,
+            "namespace": job.metadata.namespace,
+            "labels": set,
+            "ownerReferences": [owner(job)],
+        },
+        "data": data,
+    })
 }
 
 /// Whether addresses are all that the status still has to record before the

@@ -1,0 +1,234 @@
+//! Watch caches of slim views, with what this process wrote but has not seen yet.
+//!
+//! A watch shows our own writes late. Without a memory of them a pass would
+//! create a pod twice (harmless, but a wasted request) or delete it twice. So
+//! the result of each write is kept until the watch shows that very version.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
+use kube::runtime::watcher::Event;
+
+/// A child as it is cached: who it is, whose it is, and what the plan reads of it.
+#[derive(Clone, Debug)]
+pub(crate) struct Child<V> {
+    pub(crate) namespace: String,
+    pub(crate) name: String,
+    pub(crate) uid: String,
+    pub(crate) version: String,
+    pub(crate) owner: Owner,
+    pub(crate) view: Arc<V>,
+}
+
+/// The controlling owner of a child.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Owner {
+    pub(crate) name: String,
+    pub(crate) uid: String,
+}
+
+impl Owner {
+    /// The owner of the given kind that controls an object.
+    pub(crate) fn of(meta: &ObjectMeta, kind: &str) -> Option<Owner> {
+        let controls =
+            |owner: &&OwnerReference| owner.controller == Some(true) && owner.kind == kind;
+        let owner = meta.owner_references.as_ref()?.iter().find(controls)?;
+        Some(Owner {
+            name: owner.name.clone(),
+            uid: owner.uid.clone(),
+        })
+    }
+}
+
+impl<V> Child<V> {
+    pub(crate) fn new(meta: &ObjectMeta, owner: Owner, view: V) -> Option<Child<V>> {
+        Some(Child {
+            namespace: meta.namespace.clone()?,
+            name: meta.name.clone()?,
+            uid: meta.uid.clone()?,
+            version: meta.resource_version.clone()?,
+            owner,
+            view: Arc::new(view),
+        })
+    }
+
+    fn key(&self) -> Key {
+        Key(self.namespace.clone(), self.name.clone())
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Key(String, String);
+
+/// The children of one kind of all jobs.
+#[derive(Debug)]
+pub(crate) struct Cache<V>(Mutex<Inner<V>>);
+
+#[derive(Debug)]
+struct Inner<V> {
+    /// As the watch shows them.
+    seen: HashMap<Key, Arc<Child<V>>>,
+    /// Which of them belong to whom, by the owner's uid.
+    by_owner: HashMap<String, HashSet<Key>>,
+    /// As our writes left them, until the watch shows the same version; by the
+    /// owner's uid.
+    written: HashMap<String, HashMap<Key, Arc<Child<V>>>>,
+    /// A list that is being received.
+    listing: Vec<Child<V>>,
+}
+
+/// The children of one owner.
+#[derive(Debug)]
+pub(crate) struct Children<V> {
+    /// Those that the watch has shown, in their latest known form.
+    pub(crate) seen: Vec<Arc<Child<V>>>,
+    /// Those that we created and the watch has not shown.
+    pub(crate) unseen: Vec<Arc<Child<V>>>,
+}
+
+impl<V> Default for Cache<V> {
+    fn default() -> Self {
+        Cache(Mutex::new(Inner {
+            seen: HashMap::new(),
+            by_owner: HashMap::new(),
+            written: HashMap::new(),
+            listing: Vec::new(),
+        }))
+    }
+}
+
+impl<V> Cache<V> {
+    fn lock(&self) -> MutexGuard<'_, Inner<V>> {
+        // A panic elsewhere leaves whole entries behind, never half of one.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes in what the watch says; returns the owners that it concerns.
+    pub(crate) fn apply(&self, event: Event<Child<V>>) -> Vec<(String, Owner)> {
+        let mut inner = self.lock();
+        match event {
+            Event::Init => {
+                inner.listing.clear();
+                Vec::new()
+            }
+            Event::InitApply(child) => {
+                inner.listing.push(child);
+                Vec::new()
+            }
+            Event::InitDone => inner.replace(),
+            Event::Apply(child) => {
+                let whose = (child.namespace.clone(), child.owner.clone());
+                inner.insert(child);
+                vec![whose]
+            }
+            Event::Delete(child) => {
+                let whose = (child.namespace.clone(), child.owner.clone());
+                inner.remove(&child);
+                vec![whose]
+            }
+        }
+    }
+
+    /// Keeps the result of a write until the watch shows it.
+    pub(crate) fn note_written(&self, child: Child<V>) {
+        let mut inner = self.lock();
+        let shown = inner
+            .seen
+            .get(&child.key())
+            .is_some_and(|seen| seen.version == child.version);
+        if !shown {
+            let written = inner.written.entry(child.owner.uid.clone()).or_default();
+            written.insert(child.key(), Arc::new(child));
+        }
+    }
+
+    /// The children of the owner with this uid.
+    pub(crate) fn of(&self, owner: &str) -> Children<V> {
+        let inner = self.lock();
+        let nothing = HashMap::new();
+        let written = inner.written.get(owner).unwrap_or(&nothing);
+        let latest = |key: &Key| {
+            let seen = inner.seen.get(key)?;
+            let written = written.get(key).filter(|written| written.uid == seen.uid);
+            Some(Arc::clone(written.unwrap_or(seen)))
+        };
+        let keys = inner.by_owner.get(owner).into_iter().flatten();
+        let unseen = written.iter().filter(|(key, child)| {
+            inner
+                .seen
+                .get(*key)
+                .is_none_or(|seen| seen.uid != child.uid)
+        });
+        Children {
+            seen: keys.filter_map(latest).collect(),
+            unseen: unseen.map(|(_, child)| Arc::clone(child)).collect(),
+        }
+    }
+}
+
+impl<V> Inner<V> {
+    fn insert(&mut self, child: Child<V>) {
+        let key = child.key();
+        self.forget(&child.owner.uid, &key, |written| {
+            written.version == child.version
+        });
+        let before = self.seen.get(&key).map(|before| before.owner.uid.clone());
+        if let Some(before) = before.filter(|before| *before != child.owner.uid) {
+            self.disown(&before, &key);
+        }
+        self.by_owner
+            .entry(child.owner.uid.clone())
+            .or_default()
+            .insert(key.clone());
+        self.seen.insert(key, Arc::new(child));
+    }
+
+    fn remove(&mut self, child: &Child<V>) {
+        let key = child.key();
+        self.forget(&child.owner.uid, &key, |written| written.uid == child.uid);
+        if let Some(gone) = self.seen.remove(&key) {
+            self.disown(&gone.owner.uid, &key);
+        }
+    }
+
+    fn forget(&mut self, owner: &str, key: &Key, which: impl Fn(&Child<V>) -> bool) {
+        let Some(written) = self.written.get_mut(owner) else {
+            return;
+        };
+        if written.get(key).is_some_and(|child| which(child)) {
+            written.remove(key);
+        }
+        if written.is_empty() {
+            self.written.remove(owner);
+        }
+    }
+
+    fn disown(&mut self, owner: &str, key: &Key) {
+        if let Some(keys) = self.by_owner.get_mut(owner) {
+            keys.remove(key);
+            if keys.is_empty() {
+                self.by_owner.remove(owner);
+            }
+        }
+    }
+
+    /// A list was received: what it does not hold is gone. Our writes are
+    /// forgotten too, since events that would have shown them may be lost;
+    /// at worst a request is repeated.
+    fn replace(&mut self) -> Vec<(String, Owner)> {
+        let mut concerned: HashSet<(String, Owner)> = self
+            .seen
+            .values()
+            .map(|child| (child.namespace.clone(), child.owner.clone()))
+            .collect();
+        self.seen.clear();
+        self.by_owner.clear();
+        self.written.clear();
+        for child in std::mem::take(&mut self.listing) {
+            concerned.insert((child.namespace.clone(), child.owner.clone()));
+            self.insert(child);
+        }
+        concerned.into_iter().collect()
+    }
+}

@@ -1,0 +1,424 @@
+//! Applying: writing what the plan says. Every step may be repeated: pods are
+//! created by name and deleted by uid, and what is there already is fine.
+
+use api::{PaddleJob, labels};
+use futures::{StreamExt, TryStreamExt, stream};
+use k8s_openapi::NamespaceResourceScope;
+use kube::api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions, PropagationPolicy};
+use kube::core::Request;
+use kube::{Resource, ResourceExt};
+use plan::paddlejob::{Deletion, Plan, Refusal, STOP_AFTER_SECONDS, Wake};
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+
+use super::context::Context;
+use super::error::{Error, code, is_refusal};
+use super::identity;
+use super::wire::{IntoChild, WireConfigMap, WirePod, WireService};
+use crate::cache::{Cache, Owner};
+
+/// How many requests of one job are under way at once.
+const PARALLEL: usize = 16;
+
+/// What came of applying a plan.
+#[derive(Debug, Default)]
+pub(super) struct Applied {
+    /// What the API server would not do.
+    pub(super) refusal: Option<Refusal>,
+    /// The job itself was changed: the status waits for the next pass.
+    pub(super) is_over: bool,
+}
+
+/// Writes what the plan says, in an order in which nothing starts too early:
+/// names and lists before the pods that need them.
+pub(super) async fn apply(
+    context: &Context,
+    job: &PaddleJob,
+    plan: &Plan,
+) -> Result<Applied, Error> {
+    // Named one by one, so that a new kind of child can't be forgotten here.
+    let Plan {
+        removes_finalizer,
+        services_created,
+        services_deleted,
+        config_map,
+        pods_created,
+        pods_woken,
+        pods_stopped,
+        pods_deleted,
+        deletes_job,
+        status: _,
+        is_urgent: _,
+        events: _,
+        wake_at: _,
+    } = plan;
+    let on = Target {
+        context,
+        job,
+        namespace: identity(&job.metadata.namespace),
+    };
+    if *removes_finalizer {
+        on.remove_finalizer().await?;
+        return Ok(Applied {
+            is_over: true,
+            ..Applied::default()
+        });
+    }
+    if *deletes_job {
+        on.delete_job().await?;
+        return Ok(Applied {
+            is_over: true,
+            ..Applied::default()
+        });
+    }
+    let mut refusal = on
+        .create_all::<WireService, ()>(&context.services, services_created)
+        .await?;
+    if let Some(data) = config_map {
+        refusal = refusal.or(on.write_config_map(data).await?);
+    }
+    let created = on
+        .create_all::<WirePod, _>(&context.pods, pods_created)
+        .await?;
+    parallel(pods_woken.iter().map(|wake| on.wake(wake))).await?;
+    parallel(pods_stopped.iter().map(|pod| on.stop(pod))).await?;
+    parallel(pods_deleted.iter().map(|pod| on.delete_pod(pod))).await?;
+    parallel(services_deleted.iter().map(|name| on.delete_service(name))).await?;
+    Ok(Applied {
+        refusal: refusal.or(created),
+        is_over: false,
+    })
+}
+
+async fn parallel<T>(
+    tasks: impl Iterator<Item = impl Future<Output = Result<T, Error>>>,
+) -> Result<Vec<T>, Error> {
+    // A stream of futures that borrow needs its items collected first.
+    let tasks: Vec<_> = tasks.collect();
+    stream::iter(tasks)
+        .buffer_unordered(PARALLEL)
+        .try_collect()
+        .await
+}
+
+struct Target<'a> {
+    context: &'a Context,
+    job: &'a PaddleJob,
+    namespace: &'a str,
+}
+
+impl Target<'_> {
+    fn api<K>(&self) -> kube::Api<K>
+    where
+        K: Resource<Scope = NamespaceResourceScope, DynamicType = ()>,
+    {
+        self.context.api(self.namespace)
+    }
+
+    fn owns<K: Resource>(&self, object: &K) -> bool {
+        Owner::of(object.meta(), "PaddleJob")
+            .is_some_and(|owner| Some(owner.uid) == self.job.metadata.uid)
+    }
+
+    async fn create_all<K, V>(
+        &self,
+        cache: &Cache<V>,
+        objects: &[Value],
+    ) -> Result<Option<Refusal>, Error>
+    where
+        K: Resource<Scope = NamespaceResourceScope, DynamicType = ()>
+            + IntoChild<V>
+            + Clone
+            + DeserializeOwned
+            + std::fmt::Debug,
+    {
+        let created = parallel(
+            objects
+                .iter()
+                .map(|object| self.create::<K, V>(cache, object)),
+        )
+        .await?;
+        Ok(created.into_iter().flatten().next())
+    }
+
+    /// Creates an object. One of ours that is there already is fine; one of
+    /// somebody else is neither adopted nor deleted.
+    async fn create<K, V>(&self, cache: &Cache<V>, object: &Value) -> Result<Option<Refusal>, Error>
+    where
+        K: Resource<Scope = NamespaceResourceScope, DynamicType = ()>
+            + IntoChild<V>
+            + Clone
+            + DeserializeOwned
+            + std::fmt::Debug,
+    {
+        let kind = kind::<K>();
+        let name = object
+            .pointer("/metadata/name")
+            .and_then(Value::as_str)
+            .unwrap_or_default();
+        let fail = |source| Error::Apply {
+            action: "create",
+            kind,
+            name: name.to_owned(),
+            source,
+        };
+        let request = Request::new(K::url_path(&(), Some(self.namespace)))
+            .create(&PostParams::default(), object.to_string().into_bytes())
+            .map_err(|error| fail(kube::Error::BuildRequest(error)))?;
+        let made: K = match self.context.client.request(request).await {
+            Ok(made) => made,
+            Err(error) if code(&error) == Some(409) => {
+                // It may be gone by now; then the next pass makes it.
+                let Some(found) = self.api::<K>().get_opt(name).await.map_err(fail)? else {
+                    return Err(fail(error));
+                };
+                if !self.owns(&found) {
+                    return Ok(Some(taken(kind, self.namespace, name)));
+                }
+                self.claim(found, object).await.map_err(fail)?
+            }
+            Err(error) if is_refusal(&error) => {
+                let message = format!(
+                    "the API server refuses {kind} {}/{name}: {error}",
+                    self.namespace
+                );
+                return Ok(Some(Refusal {
+                    reason: "Refused",
+                    message,
+                }));
+            }
+            Err(error) => return Err(fail(error)),
+        };
+        if let Some(child) = made.into_child() {
+            cache.note_written(child);
+        }
+        Ok(None)
+    }
+
+    /// Services of the Go operator have no labels, and would never be seen.
+    async fn claim<K>(&self, found: K, wanted: &Value) -> Result<K, kube::Error>
+    where
+        K: Resource<Scope = NamespaceResourceScope, DynamicType = ()>
+            + Clone
+            + DeserializeOwned
+            + std::fmt::Debug,
+    {
+        if found.labels().contains_key(labels::RES_NAME) {
+            return Ok(found);
+        }
+        let patch = json!({"metadata": {"labels": wanted.pointer("/metadata/labels")}});
+        self.api::<K>()
+            .patch(
+                &found.name_any(),
+                &PatchParams::default(),
+                &Patch::Merge(patch),
+            )
+            .await
+    }
+
+    async fn write_config_map(
+        &self,
+        data: &std::collections::BTreeMap<String, String>,
+    ) -> Result<Option<Refusal>, Error> {
+        let cache = &self.context.config_maps;
+        let name = identity(&self.job.metadata.name);
+        let known = cache.of(identity(&self.job.metadata.uid));
+        let Some(old) = known
+            .seen
+            .iter()
+            .chain(&known.unseen)
+            .find(|child| child.name == name)
+        else {
+            let object = plan::paddlejob::config_map(self.job, data);
+            return self.create::<WireConfigMap, _>(cache, &object).await;
+        };
+        let removed = old.view.data.keys().filter(|key| !data.contains_key(*key));
+        let removed = removed.map(|key| (key.clone(), Value::Null));
+        let written = data
+            .iter()
+            .map(|(key, value)| (key.clone(), value.clone().into()));
+        let patch = json!({"metadata": {"uid": old.uid}, "data": removed.chain(written).collect::<Value>()});
+        let patched = self
+            .api::<WireConfigMap>()
+            .patch(name, &PatchParams::default(), &Patch::Merge(patch))
+            .await;
+        match patched {
+            Ok(map) => map
+                .into_child()
+                .into_iter()
+                .for_each(|child| cache.note_written(child)),
+            Err(source) => {
+                return Err(Error::Apply {
+                    action: "patch",
+                    kind: "ConfigMap",
+                    name: name.to_owned(),
+                    source,
+                });
+            }
+        }
+        Ok(None)
+    }
+
+    async fn wake(&self, wake: &Wake) -> Result<(), Error> {
+        let patch =
+            json!({"metadata": {"uid": wake.uid, "annotations": {labels::WOKEN: wake.key}}});
+        self.patch_pod("wake", &wake.name, patch).await
+    }
+
+    async fn stop(&self, pod: &Deletion) -> Result<(), Error> {
+        let patch = json!({
+            "metadata": {"uid": pod.uid},
+            "spec": {"activeDeadlineSeconds": STOP_AFTER_SECONDS},
+        });
+        self.patch_pod("stop", &pod.name, patch).await
+    }
+
+    async fn patch_pod(&self, action: &'static str, name: &str, patch: Value) -> Result<(), Error> {
+        match self
+            .api::<WirePod>()
+            .patch(name, &PatchParams::default(), &Patch::Merge(patch))
+            .await
+        {
+            Ok(pod) => pod
+                .into_child()
+                .into_iter()
+                .for_each(|child| self.context.pods.note_written(child)),
+            Err(source) if is_gone(&source) => {}
+            Err(source) => {
+                return Err(Error::Apply {
+                    action,
+                    kind: "Pod",
+                    name: name.to_owned(),
+                    source,
+                });
+            }
+        }
+        Ok(())
+    }
+
+    async fn delete_pod(&self, pod: &Deletion) -> Result<(), Error> {
+        let params = DeleteParams {
+            grace_period_seconds: pod.force.then_some(0),
+            preconditions: Some(Preconditions {
+                uid: Some(pod.uid.clone()),
+                resource_version: None,
+            }),
+            ..DeleteParams::default()
+        };
+        match self.api::<WirePod>().delete(&pod.name, &params).await {
+            Ok(answer) => {
+                let child = answer.left().and_then(IntoChild::into_child);
+                child
+                    .into_iter()
+                    .for_each(|child| self.context.pods.note_written(child));
+            }
+            Err(source) if is_gone(&source) => {}
+            Err(source) => {
+                return Err(Error::Apply {
+                    action: "delete",
+                    kind: "Pod",
+                    name: pod.name.clone(),
+                    source,
+                });
+            }
+        }
+        Ok(())
+    }
+
+    async fn delete_service(&self, name: &str) -> Result<(), Error> {
+        match self
+            .api::<WireService>()
+            .delete(name, &DeleteParams::default())
+            .await
+        {
+            Err(source) if !is_gone(&source) => Err(Error::Apply {
+                action: "delete",
+                kind: "Service",
+                name: name.to_owned(),
+                source,
+            }),
+            _ => Ok(()),
+        }
+    }
+
+    async fn remove_finalizer(&self) -> Result<(), Error> {
+        let meta = &self.job.metadata;
+        let others = meta
+            .finalizers
+            .iter()
+            .flatten()
+            .filter(|name| *name != labels::GO_FINALIZER);
+        let patch = json!({"metadata": {
+            "resourceVersion": meta.resource_version,
+            "finalizers": others.collect::<Vec<_>>(),
+        }});
+        let name = identity(&meta.name);
+        let patch = Patch::Merge(patch);
+        match self
+            .api::<PaddleJob>()
+            .patch_metadata(name, &PatchParams::default(), &patch)
+            .await
+        {
+            Ok(new) => {
+                let (uid, old) = (identity(&meta.uid), identity(&meta.resource_version));
+                self.context
+                    .note_written(uid, old, new.metadata.resource_version.as_deref());
+            }
+            Err(source) if is_gone(&source) => {}
+            Err(source) => {
+                let name = name.to_owned();
+                return Err(Error::Apply {
+                    action: "patch",
+                    kind: "PaddleJob",
+                    name,
+                    source,
+                });
+            }
+        }
+        Ok(())
+    }
+
+    async fn delete_job(&self) -> Result<(), Error> {
+        let meta = &self.job.metadata;
+        let params = DeleteParams {
+            propagation_policy: Some(PropagationPolicy::Background),
+            preconditions: Some(Preconditions {
+                uid: meta.uid.clone(),
+                resource_version: None,
+            }),
+            ..DeleteParams::default()
+        };
+        let name = identity(&meta.name);
+        match self.api::<PaddleJob>().delete(name, &params).await {
+            Err(source) if !is_gone(&source) => Err(Error::Apply {
+                action: "delete",
+                kind: "PaddleJob",
+                name: name.to_owned(),
+                source,
+            }),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Gone, or replaced by another object of the same name: nothing to be done.
+fn is_gone(error: &kube::Error) -> bool {
+    matches!(code(error), Some(404 | 409))
+}
+
+fn taken(kind: &str, namespace: &str, name: &str) -> Refusal {
+    Refusal {
+        reason: "NameTaken",
+        message: format!(
+            "{kind} {namespace}/{name} belongs to somebody else; delete it, or give the job another name"
+        ),
+    }
+}
+
+fn kind<K: Resource<DynamicType = ()>>() -> &'static str {
+    match &*K::kind(&()) {
+        "Pod" => "Pod",
+        "Service" => "Service",
+        _ => "ConfigMap",
+    }
+}

@@ -1,0 +1,56 @@
+//! What can go wrong in a pass, by stage. What the user got wrong is not here:
+//! that is a condition.
+
+/// A pass did not get through; it is repeated.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// Something could not be read.
+    #[error("can't read: {0}")]
+    Observe(#[source] kube::Error),
+    /// A child could not be written.
+    #[error("can't {action} {kind} {name}: {source}")]
+    Apply {
+        /// What was tried.
+        action: &'static str,
+        /// The kind of the child.
+        kind: &'static str,
+        /// Its name.
+        name: String,
+        /// Why it failed.
+        #[source]
+        source: kube::Error,
+    },
+    /// The status could not be written.
+    #[error("can't write the status: {0}")]
+    Publish(#[source] kube::Error),
+}
+
+impl Error {
+    /// A fixed label for metrics.
+    pub fn category(&self) -> &'static str {
+        match self {
+            _ if self.is_conflict() => "conflict",
+            Error::Observe(_) => "observe",
+            Error::Apply { .. } => "apply",
+            Error::Publish(_) => "publish",
+        }
+    }
+
+    /// Somebody else wrote meanwhile.
+    pub fn is_conflict(&self) -> bool {
+        matches!(self, Error::Publish(error) if code(error) == Some(409))
+    }
+}
+
+/// The HTTP status that the API server answered with.
+pub(super) fn code(error: &kube::Error) -> Option<u16> {
+    match error {
+        kube::Error::Api(status) => Some(status.code),
+        _ => None,
+    }
+}
+
+/// Whether the API server understood and will not do it, now or again.
+pub(super) fn is_refusal(error: &kube::Error) -> bool {
+    matches!(code(error), Some(400 | 403 | 405 | 413 | 422))
+}

@@ -1,0 +1,153 @@
+//! The PaddleJob controller.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use futures::StreamExt;
+use jiff::Timestamp;
+use kube::runtime::controller::{Action, Config, Controller};
+use kube::runtime::reflector;
+use kube::runtime::{WatchStreamExt, watcher};
+use kube::{Client, Resource};
+use plan::paddlejob::{self, Settings};
+
+mod apply;
+mod context;
+mod error;
+mod observe;
+mod publish;
+mod stored;
+mod watch;
+mod wire;
+
+use context::Context;
+pub use error::Error;
+use stored::StoredJob;
+
+use crate::{Clock, Metrics};
+
+/// The lease of this controller: the id of the Go operator, so that old and
+/// new never run at once.
+pub const LEASE: &str = "b2a304f2.paddlepaddle.org";
+
+/// The name of this controller in metrics and events.
+const NAME: &str = "paddlejob-controller";
+/// How many jobs are worked on at once; each has requests of its own in parallel.
+const CONCURRENCY: u16 = 16;
+
+/// How the controller runs.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// The only namespace that it looks at; `None`: all.
+    pub namespace: Option<String>,
+    /// What its decisions depend on.
+    pub settings: Settings,
+    /// Its clock.
+    pub clock: Clock,
+    /// Its figures.
+    pub metrics: Metrics,
+}
+
+/// Runs the controller until `shutdown`, then lets running passes end.
+/// `ready` is called when the caches are filled and work begins.
+pub async fn run(
+    client: Client,
+    options: Options,
+    ready: impl FnOnce(),
+    shutdown: impl Future<Output = ()> + Send + Sync + 'static,
+) {
+    let Options {
+        namespace,
+        settings,
+        clock,
+        metrics,
+    } = options;
+    let context = Arc::new(Context::new(client.clone(), settings, clock, metrics));
+    // Nothing is decided before every cache is filled: a pod that is not in an
+    // empty cache is not lost.
+    let (children, changed) = watch::children(&context, namespace.as_deref()).await;
+    let (reader, writer) = reflector::store();
+    let forgetful = Arc::clone(&context);
+    let jobs = watcher(
+        watch::scoped::<StoredJob>(client, namespace.as_deref()),
+        watcher::Config::default(),
+    )
+    .default_backoff()
+    .inspect(move |event| {
+        if let Ok(watcher::Event::Delete(job)) = event {
+            forgetful.forget(job.meta().uid.as_deref().unwrap_or_default());
+        }
+    })
+    .reflect(writer)
+    .touched_objects();
+    ready();
+    Controller::for_stream(jobs, reader)
+        .with_config(Config::default().concurrency(CONCURRENCY))
+        .reconcile_on(changed)
+        .graceful_shutdown_on(shutdown)
+        .run(timed_reconcile, back_off, context)
+        .for_each(|_| std::future::ready(()))
+        .await;
+    drop(children);
+}
+
+async fn timed_reconcile(stored: Arc<StoredJob>, context: Arc<Context>) -> Result<Action, Error> {
+    let start = Instant::now();
+    let result = reconcile(stored, Arc::clone(&context)).await;
+    let outcome = result.as_ref().map_or_else(Error::category, |_| "ok");
+    context.metrics.count(NAME, outcome, start.elapsed());
+    result
+}
+
+/// The only place where the steps meet.
+async fn reconcile(stored: Arc<StoredJob>, context: Arc<Context>) -> Result<Action, Error> {
+    let now = context.clock.now();
+    let job = match &*stored {
+        StoredJob::Good(job) => job,
+        StoredJob::Bad(bad) => return publish::unreadable(&context, bad, now).await,
+    };
+    let (uid, version) = (
+        identity(&job.metadata.uid),
+        identity(&job.metadata.resource_version),
+    );
+    if context.is_superseded(uid, version) {
+        return Ok(Action::await_change());
+    }
+    let seen = observe::observe(&context, job, now).await?;
+    let mut plan = paddlejob::plan(job, &seen, &context.settings, now);
+    let applied = apply::apply(&context, job, &plan).await?;
+    let mut wake = plan.wake_at.map(|at| until(at, now));
+    if let Some(refusal) = applied.refusal {
+        paddlejob::refuse(&mut plan, job, refusal, now);
+        wake = Some(context.back_off(uid));
+    } else {
+        context.reset_back_off(uid);
+    }
+    if !applied.is_over {
+        let later = publish::publish(&context, job, &plan, now).await?;
+        wake = later.into_iter().chain(wake).min();
+    }
+    Ok(wake.map_or_else(Action::await_change, Action::requeue))
+}
+
+fn back_off(stored: Arc<StoredJob>, error: &Error, context: Arc<Context>) -> Action {
+    let meta = stored.meta();
+    let (namespace, name) = (identity(&meta.namespace), identity(&meta.name));
+    if error.is_conflict() {
+        // The cache was out of date: the watch will bring the news.
+        return Action::requeue(Duration::from_secs(1));
+    }
+    tracing::warn!(namespace, name, %error, "paddlejob {namespace}/{name}: the pass failed and is repeated");
+    Action::requeue(context.back_off(identity(&meta.uid)))
+}
+
+/// Timers are a little late rather than early, so that one is enough.
+fn until(at: Timestamp, now: Timestamp) -> Duration {
+    let wait = Duration::try_from(at.duration_since(now)).unwrap_or_default();
+    wait + Duration::from_millis(100)
+}
+
+/// Every stored object has a name, a uid and a version.
+fn identity(field: &Option<String>) -> &str {
+    field.as_deref().unwrap_or_default()
+}

@@ -1,0 +1,123 @@
+//! Publishing: the status, in one write and only if it changed, then events.
+
+use std::time::Duration;
+
+use api::{PaddleJob, PaddleJobStatus};
+use jiff::Timestamp;
+use json_patch::Patch as JsonPatch;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::ResourceExt;
+use kube::api::{Patch, PatchParams};
+use kube::runtime::controller::Action;
+use plan::paddlejob::{self, Event, Plan, Urgency};
+use serde_json::json;
+
+use super::NAME;
+use super::context::Context;
+use super::error::{Error, code};
+use super::identity;
+use super::stored::{BadJob, StoredJob};
+use crate::events::Reporter;
+
+/// Publishes what a plan says; returns how long counts have to wait, if they do.
+pub(super) async fn publish(
+    context: &Context,
+    job: &PaddleJob,
+    plan: &Plan,
+    now: Timestamp,
+) -> Result<Option<Duration>, Error> {
+    match paddlejob::urgency(job.status.as_ref(), plan) {
+        Urgency::Never => {}
+        Urgency::Eventually => {
+            if let Some(wait) = context.counts_wait(identity(&job.metadata.uid)) {
+                return Ok(Some(wait));
+            }
+            write_status(context, &job.metadata, &plan.status).await?;
+        }
+        Urgency::Now => write_status(context, &job.metadata, &plan.status).await?,
+    }
+    tell(context, &job.metadata, &plan.events, now).await;
+    Ok(None)
+}
+
+/// Tells the user what is wrong with an object that can't be read.
+pub(super) async fn unreadable(
+    context: &Context,
+    bad: &BadJob,
+    now: Timestamp,
+) -> Result<Action, Error> {
+    let meta = &bad.metadata;
+    if context.is_superseded(identity(&meta.uid), identity(&meta.resource_version)) {
+        return Ok(Action::await_change());
+    }
+    let plan = paddlejob::unreadable(bad.status.clone(), meta.generation, &bad.error, now);
+    if paddlejob::urgency(bad.status.as_ref(), &plan) != Urgency::Never {
+        write_status(context, meta, &plan.status).await?;
+    }
+    tell(context, meta, &plan.events, now).await;
+    Ok(Action::await_change())
+}
+
+/// Replaces the whole status, provided that nobody else wrote meanwhile.
+async fn write_status(
+    context: &Context,
+    meta: &ObjectMeta,
+    status: &PaddleJobStatus,
+) -> Result<(), Error> {
+    let (namespace, name) = (identity(&meta.namespace), identity(&meta.name));
+    let version = identity(&meta.resource_version);
+    let patch = json!([
+        {"op": "replace", "path": "/metadata/resourceVersion", "value": version},
+        {"op": "add", "path": "/status", "value": status},
+    ]);
+    let patch: JsonPatch =
+        serde_json::from_value(patch).map_err(|e| Error::Publish(kube::Error::SerdeError(e)))?;
+    let api = context.api::<StoredJob>(namespace);
+    match api
+        .patch_status(name, &PatchParams::default(), &Patch::Json::<()>(patch))
+        .await
+    {
+        Ok(new) => context.note_written(
+            identity(&meta.uid),
+            version,
+            new.resource_version().as_deref(),
+        ),
+        // Deleted meanwhile: there is nobody to tell.
+        Err(error) if code(&error) == Some(404) => {}
+        // An API server without ratcheting lets nothing of an object be
+        // written whose spec it would refuse today; the events remain.
+        Err(error) if code(&error) == Some(422) => {
+            tracing::warn!(namespace, name, %error, "paddlejob {namespace}/{name}: the status is refused");
+        }
+        Err(error) => return Err(Error::Publish(error)),
+    }
+    Ok(())
+}
+
+async fn tell(context: &Context, meta: &ObjectMeta, events: &[Event], now: Timestamp) {
+    if events.is_empty() {
+        return;
+    }
+    let about = k8s_openapi::api::core::v1::ObjectReference {
+        api_version: Some("batch.paddlepaddle.org/v1".to_owned()),
+        kind: Some("PaddleJob".to_owned()),
+        namespace: meta.namespace.clone(),
+        name: meta.name.clone(),
+        uid: meta.uid.clone(),
+        resource_version: meta.resource_version.clone(),
+        field_path: None,
+    };
+    let reporter = Reporter {
+        client: &context.client,
+        component: NAME,
+        about,
+    };
+    for Event {
+        is_warning,
+        reason,
+        message,
+    } in events
+    {
+        reporter.tell(*is_warning, reason, message, now).await;
+    }
+}
