@@ -100,6 +100,10 @@ pub fn command(cache: &Cache, state: &State, ports: Ports, component: Component)
         Component::Kwok => vec![
             format!("--config={}", text(state.file("kwok.yaml"))),
             format!("--kubeconfig={}", text(state.kubeconfig("kwok"))),
+            // Leases are for several kwoks in one cluster. After a restart this one would
+            // leave the nodes alone until those of the last one expire, and miss pods. A
+            // zero in the file would mean the default.
+            "--node-lease-duration-seconds=0".to_owned(),
         ],
     });
     line

@@ -32,7 +32,7 @@ pub fn start(state: &State, name: &str, line: &[String]) -> Result<()> {
         .spawn()
         .context("cannot run `setsid` (package util-linux)")?;
     let pid_path = state.pid(name);
-    fs::write(&pid_path, child.id().to_string())
+    fs::write(&pid_path, format!("{}\n", child.id()))
         .with_context(|| format!("cannot write {}", pid_path.display()))
 }
 
