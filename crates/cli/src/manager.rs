@@ -1,0 +1,179 @@
+//! `paddle-operator manager`: flags, then options, then the controllers.
+
+use std::path::PathBuf;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use anyhow::Context;
+use controllers::{Clock, Metrics, paddlejob};
+use kube::Client;
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use plan::paddlejob::Settings;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::watch;
+
+use crate::http::{self, Ready};
+
+/// The image of this very program, from which jobs take their init container.
+const OWN_IMAGE: &str = concat!("paddlepaddle/paddle-operator:v", env!("CARGO_PKG_VERSION"));
+
+/// The flags; their names are those of the Go operator.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// Work only while holding a lease, so that of several managers one works
+    #[arg(long)]
+    leader_elect: bool,
+    /// The only namespace whose jobs are managed; empty: all
+    #[arg(long, default_value = "")]
+    namespace: String,
+    /// Image of the init container that waits for peers; empty: none
+    #[arg(long = "initImage", env = "OPERATOR_IMAGE", default_value = OWN_IMAGE)]
+    init_image: String,
+    /// Address of /metrics; 0 switches it off
+    #[arg(long, default_value = ":8080")]
+    metrics_bind_address: String,
+    /// Address of /healthz and /readyz; 0 switches it off
+    #[arg(long, default_value = ":8081")]
+    health_probe_bind_address: String,
+    /// Kubeconfig to use; default: $KUBECONFIG, or the service account of the pod
+    #[arg(long)]
+    kubeconfig: Option<PathBuf>,
+}
+
+/// Runs the controllers until a signal, or until the lease is lost.
+pub(crate) fn run(args: Args) -> anyhow::Result<()> {
+    // Two threads do the work of thousands of jobs; more would cost memory.
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()?;
+    runtime.block_on(manage(args))
+}
+
+async fn manage(args: Args) -> anyhow::Result<()> {
+    let config = kube_config(args.kubeconfig.as_deref()).await?;
+    let lease_namespace = config.default_namespace.clone();
+    let client = Client::try_from(config).context("can't talk to Kubernetes")?;
+    let (metrics, ready) = (Metrics::default(), Ready::default());
+    http::serve(
+        "metrics-bind-address",
+        &args.metrics_bind_address,
+        http::metrics(metrics.clone()),
+    )
+    .await?;
+    http::serve(
+        "health-probe-bind-address",
+        &args.health_probe_bind_address,
+        http::probes(ready.clone()),
+    )
+    .await?;
+    let mut stop = stop_signal()?;
+
+    let mut leadership = None;
+    if args.leader_elect {
+        // Standing by is ready: a rollout waits for the new manager before it
+        // ends the old one, which holds the lease.
+        ready.set(true);
+        let identity = identity();
+        tracing::info!(
+            lease = paddlejob::LEASE,
+            namespace = lease_namespace,
+            identity,
+            "waiting for the lease"
+        );
+        let lead = controllers::lead(
+            client.clone(),
+            &lease_namespace,
+            paddlejob::LEASE,
+            &identity,
+        );
+        leadership = tokio::select! {
+            led = lead => Some(led.context("leader election")?),
+            () = stopped(&mut stop) => return Ok(()),
+        };
+    }
+
+    let options = paddlejob::Options {
+        namespace: some(args.namespace),
+        settings: Settings {
+            init_image: some(args.init_image),
+        },
+        clock: Clock::default(),
+        metrics,
+    };
+    let mut stop_controllers = stop.clone();
+    let work = paddlejob::run(
+        client,
+        options,
+        || {
+            ready.set(true);
+            tracing::info!("the caches are filled, work begins");
+        },
+        async move { stopped(&mut stop_controllers).await },
+    );
+    let lost = async {
+        match &mut leadership {
+            Some(leadership) => leadership.lost().await,
+            None => std::future::pending().await,
+        }
+    };
+    tokio::select! {
+        () = work => {}
+        () = lost => anyhow::bail!("the lease was lost; another manager may be at work"),
+    }
+    if let Some(leadership) = leadership {
+        leadership.resign().await;
+    }
+    tracing::info!("stopped");
+    Ok(())
+}
+
+async fn kube_config(path: Option<&std::path::Path>) -> anyhow::Result<kube::Config> {
+    let Some(path) = path else {
+        return kube::Config::infer()
+            .await
+            .context("no kubeconfig, and this is no pod");
+    };
+    let file =
+        Kubeconfig::read_from(path).with_context(|| format!("--kubeconfig {}", path.display()))?;
+    let config = kube::Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await;
+    config.with_context(|| format!("--kubeconfig {}", path.display()))
+}
+
+/// Becomes true when the process shall stop.
+fn stop_signal() -> anyhow::Result<watch::Receiver<bool>> {
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    let (sender, receiver) = watch::channel(false);
+    tokio::spawn(async move {
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+        }
+        tracing::info!("stopping: passes that run are let to end");
+        sender.send_replace(true);
+        // A second signal means now.
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+        }
+        std::process::exit(130);
+    });
+    Ok(receiver)
+}
+
+async fn stopped(stop: &mut watch::Receiver<bool>) {
+    let _ = stop.wait_for(|stop| *stop).await;
+}
+
+/// Who holds the lease: the pod, and which of its lives.
+fn identity() -> String {
+    let host = std::env::var("HOSTNAME").unwrap_or_else(|_| "paddle-operator".to_owned());
+    let since = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default();
+    format!("{host}_{:x}", since.as_nanos())
+}
+
+fn some(text: String) -> Option<String> {
+    Some(text).filter(|text| !text.is_empty())
+}

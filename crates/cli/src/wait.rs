@@ -1,0 +1,200 @@
+//! `paddle-operator wait`: the init container `coord-paddle`. It learns of the
+//! peers from the same variables as Paddle does.
+
+use std::collections::BTreeSet;
+use std::io::{ErrorKind, Write};
+use std::time::{Duration, Instant};
+
+use futures::future::join_all;
+use tokio::net::{TcpStream, lookup_host};
+use tokio::time::{sleep, timeout};
+
+/// How long names may be missing once our own and those of the parameter
+/// servers resolve: a peer that has finished has no address any more.
+const NAMES_PATIENCE: Duration = Duration::from_secs(120);
+/// How long a parameter server that answers may refuse connections: some jobs
+/// have servers that never listen.
+const SERVERS_PATIENCE: Duration = Duration::from_secs(60);
+/// How often is looked again.
+const PAUSE: Duration = Duration::from_millis(250);
+/// A server that takes longer to answer does not answer.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// What to wait for.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// Wait until the names of all peers resolve
+    #[arg(long)]
+    names: bool,
+    /// Wait until every parameter server accepts connections
+    #[arg(long)]
+    servers: bool,
+    /// Our own address
+    #[arg(long, env = "POD_IP", default_value = "")]
+    own: String,
+    /// Endpoints of the parameter servers
+    #[arg(long, env = "PADDLE_PSERVERS_IP_PORT_LIST", value_delimiter = ',')]
+    server_endpoints: Vec<String>,
+    /// Endpoints of the workers
+    #[arg(long, env = "PADDLE_TRAINER_ENDPOINTS", value_delimiter = ',')]
+    worker_endpoints: Vec<String>,
+}
+
+/// What a parameter server answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Answer {
+    Accepts,
+    Refuses,
+    Nothing,
+}
+
+/// Waits, and says what is missing when it goes on without it.
+pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    runtime.block_on(async {
+        let start = Instant::now();
+        if args.names {
+            for name in names(args).await {
+                say(&format!("{name} does not resolve; going on without it"));
+            }
+        }
+        if args.servers {
+            for server in servers(&args.server_endpoints, start).await {
+                say(&format!(
+                    "parameter server {server} does not accept connections; going on"
+                ));
+            }
+        }
+    });
+    Ok(())
+}
+
+/// Waits for names; returns those that are missing in the end.
+async fn names(args: &Args) -> Vec<String> {
+    let host = |endpoint: &String| Some(endpoint.rsplit_once(':')?.0.to_owned());
+    let own = Some(&args.own).filter(|own| !own.is_empty()).cloned();
+    let essential: BTreeSet<String> = args
+        .server_endpoints
+        .iter()
+        .filter_map(host)
+        .chain(own)
+        .collect();
+    let mut missing: BTreeSet<String> = args.worker_endpoints.iter().filter_map(host).collect();
+    missing.extend(essential.iter().cloned());
+    let mut essential_since = None;
+    loop {
+        let looked_up = join_all(missing.iter().map(|name| async move {
+            let resolves = lookup_host((name.as_str(), 0))
+                .await
+                .is_ok_and(|mut found| found.next().is_some());
+            (!resolves).then(|| name.clone())
+        }));
+        missing = looked_up.await.into_iter().flatten().collect();
+        if missing.is_disjoint(&essential) {
+            essential_since.get_or_insert_with(Instant::now);
+        }
+        if missing.is_empty()
+            || essential_since.is_some_and(|since| since.elapsed() >= NAMES_PATIENCE)
+        {
+            return missing.into_iter().collect();
+        }
+        sleep(PAUSE).await;
+    }
+}
+
+/// Waits for parameter servers; returns those that refuse in the end.
+async fn servers(endpoints: &[String], start: Instant) -> Vec<String> {
+    loop {
+        let answers = join_all(endpoints.iter().map(|endpoint| ask(endpoint))).await;
+        if is_enough(&answers, start.elapsed()) {
+            let refusing = endpoints
+                .iter()
+                .zip(answers)
+                .filter(|(_, answer)| *answer != Answer::Accepts);
+            return refusing.map(|(endpoint, _)| endpoint.clone()).collect();
+        }
+        sleep(PAUSE).await;
+    }
+}
+
+fn is_enough(answers: &[Answer], waited: Duration) -> bool {
+    let all_accept = answers.iter().all(|answer| *answer == Answer::Accepts);
+    let all_answer = answers.iter().all(|answer| *answer != Answer::Nothing);
+    all_accept || (all_answer && waited >= SERVERS_PATIENCE)
+}
+
+async fn ask(endpoint: &str) -> Answer {
+    match timeout(CONNECT_TIMEOUT, TcpStream::connect(endpoint)).await {
+        Ok(Ok(_)) => Answer::Accepts,
+        Ok(Err(error)) if error.kind() == ErrorKind::ConnectionRefused => Answer::Refuses,
+        Ok(Err(_)) | Err(_) => Answer::Nothing,
+    }
+}
+
+/// What users look for in the log of the init container.
+fn say(line: &str) {
+    // A log that can't be written is no reason to keep the job from starting.
+    let _ = writeln!(std::io::stdout(), "{line}");
+}
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "a test may fail")]
+mod tests {
+    use std::net::TcpListener;
+
+    use super::*;
+
+    #[test]
+    fn when_waiting_is_over() {
+        use Answer::{Accepts, Nothing, Refuses};
+        let (early, late) = (Duration::from_secs(59), Duration::from_secs(60));
+        assert!(is_enough(&[Accepts, Accepts], Duration::ZERO));
+        assert!(!is_enough(&[Accepts, Refuses], early));
+        assert!(is_enough(&[Accepts, Refuses], late));
+        assert!(
+            !is_enough(&[Accepts, Nothing], late * 100),
+            "a server that does not answer is waited for"
+        );
+    }
+
+    #[tokio::test]
+    async fn a_server_that_listens_accepts_and_one_that_does_not_refuses() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let endpoint = listener.local_addr().unwrap().to_string();
+        assert_eq!(ask(&endpoint).await, Answer::Accepts);
+        drop(listener);
+        assert_eq!(ask(&endpoint).await, Answer::Refuses);
+    }
+
+    #[tokio::test]
+    async fn waits_until_the_last_server_listens() {
+        let (first, second) = (
+            TcpListener::bind("127.0.0.1:0").unwrap(),
+            TcpListener::bind("127.0.0.1:0").unwrap(),
+        );
+        let endpoints = [&first, &second].map(|l| l.local_addr().unwrap().to_string());
+        let address = second.local_addr().unwrap();
+        drop(second);
+        let waiting = servers(&endpoints, Instant::now());
+        let listening = async {
+            assert_eq!(ask(&endpoints[1]).await, Answer::Refuses);
+            TcpListener::bind(address).unwrap()
+        };
+        let (missing, _listener) = tokio::join!(waiting, listening);
+        assert_eq!(missing, Vec::<String>::new());
+    }
+
+    #[tokio::test]
+    async fn names_that_resolve_are_not_missing() {
+        let args = Args {
+            names: true,
+            servers: false,
+            own: "localhost".to_owned(),
+            server_endpoints: vec!["localhost:1".to_owned()],
+            worker_endpoints: vec!["localhost:1".to_owned(), "localhost:2".to_owned()],
+        };
+        assert_eq!(names(&args).await, Vec::<String>::new());
+    }
+}
