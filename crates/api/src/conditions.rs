@@ -80,3 +80,66 @@ pub fn set_condition(
         None => conditions.push(new),
     }
 }
+
+#[cfg(test)]
+#[expect(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    reason = "a test fails by panicking"
+)]
+mod tests {
+    use super::*;
+
+    fn at(second: i64) -> Timestamp {
+        Timestamp::from_second(second).unwrap()
+    }
+
+    #[test]
+    fn the_transition_time_moves_only_with_the_status() {
+        let mut conditions = Vec::new();
+        set_condition(&mut conditions, "Running", true, "Ready", "", None, at(1));
+        let first = conditions.clone();
+        set_condition(&mut conditions, "Running", true, "Ready", "", None, at(2));
+        assert_eq!(conditions, first);
+
+        set_condition(
+            &mut conditions,
+            "Running",
+            true,
+            "Other",
+            "x",
+            Some(3),
+            at(3),
+        );
+        assert_eq!(conditions[0].last_transition_time, Time(at(1)));
+        assert_eq!(conditions[0].reason, "Other");
+        assert_eq!(conditions[0].observed_generation, Some(3));
+
+        set_condition(&mut conditions, "Running", false, "Other", "x", None, at(4));
+        assert_eq!(conditions[0].last_transition_time, Time(at(4)));
+        set_condition(&mut conditions, "Failed", true, "Other", "x", None, at(5));
+        assert_eq!(conditions.len(), 2);
+    }
+
+    #[test]
+    fn a_long_message_is_cut_between_characters() {
+        let mut conditions = Vec::new();
+        let text = "飞".repeat(MAX_MESSAGE);
+        set_condition(&mut conditions, "Failed", true, "Long", text, None, at(1));
+        let message = &conditions[0].message;
+        assert!(message.len() <= MAX_MESSAGE, "{} bytes", message.len());
+        assert!(message.ends_with("飞…"));
+
+        let exact = "a".repeat(MAX_MESSAGE);
+        set_condition(
+            &mut conditions,
+            "Failed",
+            true,
+            "Long",
+            exact.clone(),
+            None,
+            at(1),
+        );
+        assert_eq!(conditions[0].message, exact);
+    }
+}
