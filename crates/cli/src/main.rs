@@ -1,6 +1,7 @@
 //! `paddle-operator`: one binary for everything that runs in the cluster.
 
 use std::ffi::OsString;
+use std::io::IsTerminal;
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -30,6 +31,7 @@ fn main() -> ExitCode {
     let cli = Cli::parse_from(arguments(std::env::args_os()));
     tracing_subscriber::fmt()
         .with_writer(std::io::stderr)
+        .with_ansi(std::io::stderr().is_terminal())
         .with_env_filter(filter())
         .init();
     let result = match cli.command {

@@ -4,6 +4,8 @@ use std::path::PathBuf;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::Context;
+use axum::http::HeaderValue;
+use axum::http::header::USER_AGENT;
 use controllers::{Clock, Metrics, paddlejob};
 use kube::Client;
 use kube::config::{KubeConfigOptions, Kubeconfig};
@@ -15,6 +17,9 @@ use crate::http::{self, Ready};
 
 /// The image of this very program, from which jobs take their init container.
 const OWN_IMAGE: &str = concat!("paddlepaddle/paddle-operator:v", env!("CARGO_PKG_VERSION"));
+
+/// Who we are in the audit log of the API server.
+const AGENT: &str = concat!("paddle-operator/", env!("CARGO_PKG_VERSION"));
 
 /// The flags; their names are those of the Go operator.
 #[derive(Debug, clap::Args)]
@@ -50,7 +55,10 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
 }
 
 async fn manage(args: Args) -> anyhow::Result<()> {
-    let config = kube_config(args.kubeconfig.as_deref()).await?;
+    let mut config = kube_config(args.kubeconfig.as_deref()).await?;
+    config
+        .headers
+        .push((USER_AGENT, HeaderValue::from_static(AGENT)));
     let lease_namespace = config.default_namespace.clone();
     let client = Client::try_from(config).context("can't talk to Kubernetes")?;
     let (metrics, ready) = (Metrics::default(), Ready::default());
