@@ -44,9 +44,12 @@ test-cluster: setup ## The tests that need a real kube-apiserver
 	$(call with_cluster,$(TEST_CLUSTER),,cargo test --package testkit --features cluster)
 
 .PHONY: bench-control
-bench-control: setup ## Measure the controllers on fake nodes
-	cargo build --release --package cli --package testkit --features testkit/cluster
-	$(call with_cluster,$(BENCH_CLUSTER),--kwok $(NODES),cargo run --release --package testkit --features cluster --bin bench-control)
+bench-control: setup ## Measure the manager on fake nodes, beside bare pods
+	cargo build --release --package cli --package bench
+	$(call with_cluster,$(BENCH_CLUSTER),--kwok $(NODES),\
+	cargo xtask cluster kubectl --name $(BENCH_CLUSTER) apply -f deploy/v1/crd.yaml; \
+	PADDLE_OPERATOR_TEST_AUDIT_LOG="$$(cargo xtask cluster audit-log --name $(BENCH_CLUSTER))" \
+	PADDLE_OPERATOR_BIN=target/release/paddle-operator target/release/bench-control)
 
 .PHONY: generate
 generate: ## Write what is generated from the types

@@ -195,7 +195,8 @@ impl Target<'_> {
         Ok(None)
     }
 
-    /// Services of the Go operator have no labels, and would never be seen.
+    /// Services of the Go operator have no labels, and would never be seen. The
+    /// labels of a pod that is ours are its own, whatever attempt it is of.
     async fn claim<K>(&self, found: K, wanted: &Value) -> Result<K, kube::Error>
     where
         K: Resource<Scope = NamespaceResourceScope, DynamicType = ()>
@@ -203,10 +204,12 @@ impl Target<'_> {
             + DeserializeOwned
             + std::fmt::Debug,
     {
-        if found.labels().contains_key(labels::RES_NAME) {
+        let wanted = wanted.pointer("/metadata/labels");
+        let mut set = wanted.and_then(Value::as_object).into_iter().flatten();
+        if set.all(|(key, value)| found.labels().get(key).map(String::as_str) == value.as_str()) {
             return Ok(found);
         }
-        let patch = json!({"metadata": {"labels": wanted.pointer("/metadata/labels")}});
+        let patch = json!({"metadata": {"labels": wanted}});
         self.api::<K>()
             .patch(
                 &found.name_any(),

@@ -309,7 +309,7 @@ fn proceed(
         plan.pods_woken = current
             .map(|data| rendezvous::wakes(job, roster, data, settings))
             .unwrap_or_default();
-        plan.is_urgent = rendezvous::awaits_record(job, roster);
+        plan.is_urgent |= rendezvous::awaits_record(job, roster);
         plan.config_map = data.filter(|data| Some(data) != written);
     }
     status::proceed(plan, job, roster, now);

@@ -30,6 +30,7 @@ pub fn release_names(plan: &mut Plan, seen: &Seen, now: Timestamp) {
                 force: true,
                 ..Deletion::of(pod)
             });
+            plan.is_urgent = true;
             plan.events.push(Event::warning(
                 "PodForceDeleted",
                 format!(

@@ -95,9 +95,8 @@ pub fn refuse(plan: &mut Plan, job: &PaddleJob, refusal: Refusal, now: Timestamp
     let status = &mut plan.status;
     status.phase.get_or_insert(Phase::Pending);
     status.observed_generation = job.metadata.generation;
-    let known = status
-        .conditions
-        .iter()
+    let told = job.status.iter().flat_map(|status| &status.conditions);
+    let known = { told }
         .any(|c| c.type_ == condition::SCHEDULED && c.reason == reason && c.message == message);
     if !known {
         plan.events.push(Event::warning(reason, message.clone()));
@@ -121,11 +120,12 @@ pub fn unreadable(
     now: Timestamp,
 ) -> Plan {
     let mut plan = Plan {
-        status: old.unwrap_or_default(),
+        status: old.clone().unwrap_or_default(),
         ..Plan::default()
     };
     let mut job = PaddleJob::new("", api::PaddleJobSpec::default());
     job.metadata.generation = generation;
+    job.status = old;
     let message = format!("the object does not fit its schema: {error}");
     refuse(
         &mut plan,

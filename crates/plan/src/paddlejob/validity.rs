@@ -14,7 +14,7 @@ use crate::names;
 pub fn faults(job: &PaddleJob) -> Vec<String> {
     let spec = &job.spec;
     let mut faults = Vec::new();
-    if spec.worker.is_none() && spec.ps.is_none() {
+    if Role::ALL.iter().all(|role| spec.role(*role).is_none()) {
         faults.push("the job has no role: set spec.worker, or spec.ps and spec.worker".to_owned());
     }
     for role in Role::ALL {
