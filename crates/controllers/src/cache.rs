@@ -2,7 +2,9 @@
 //!
 //! A watch shows our own writes late. Without a memory of them a pass would
 //! create a pod twice (harmless, but a wasted request) or delete it twice. So
-//! the result of each write is kept until the watch shows that very version.
+//! the result of each write is kept until the watch gets that far. The answer to
+//! a write may also come after what the watch shows of it, or even of the end of
+//! the object: such an answer is old and is dropped.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -76,6 +78,8 @@ struct Inner<V> {
     written: HashMap<String, HashMap<Key, Arc<Child<V>>>>,
     /// A list that is being received.
     listing: Vec<Child<V>>,
+    /// How far the watch has got.
+    reached: u64,
 }
 
 /// The children of one owner.
@@ -94,6 +98,7 @@ impl<V> Default for Cache<V> {
             by_owner: HashMap::new(),
             written: HashMap::new(),
             listing: Vec::new(),
+            reached: 0,
         }))
     }
 }
@@ -133,11 +138,7 @@ impl<V> Cache<V> {
     /// Keeps the result of a write until the watch shows it.
     pub(crate) fn note_written(&self, child: Child<V>) {
         let mut inner = self.lock();
-        let shown = inner
-            .seen
-            .get(&child.key())
-            .is_some_and(|seen| seen.version == child.version);
-        if !shown {
+        if number(&child.version) > inner.reached {
             let written = inner.written.entry(child.owner.uid.clone()).or_default();
             written.insert(child.key(), Arc::new(child));
         }
@@ -170,8 +171,10 @@ impl<V> Cache<V> {
 impl<V> Inner<V> {
     fn insert(&mut self, child: Child<V>) {
         let key = child.key();
+        let version = number(&child.version);
+        self.reached = self.reached.max(version);
         self.forget(&child.owner.uid, &key, |written| {
-            written.version == child.version
+            number(&written.version) <= version
         });
         let before = self.seen.get(&key).map(|before| before.owner.uid.clone());
         if let Some(before) = before.filter(|before| *before != child.owner.uid) {
@@ -186,6 +189,7 @@ impl<V> Inner<V> {
 
     fn remove(&mut self, child: &Child<V>) {
         let key = child.key();
+        self.reached = self.reached.max(number(&child.version));
         self.forget(&child.owner.uid, &key, |written| written.uid == child.uid);
         if let Some(gone) = self.seen.remove(&key) {
             self.disown(&gone.owner.uid, &key);
@@ -230,5 +234,61 @@ impl<V> Inner<V> {
             self.insert(child);
         }
         concerned.into_iter().collect()
+    }
+}
+
+/// Versions of one kind are numbers that grow. Where they are not, a write is
+/// not kept, and at worst a request is repeated.
+fn number(version: &str) -> u64 {
+    version.parse().unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn child(version: u64) -> Child<u64> {
+        Child {
+            namespace: "n".to_owned(),
+            name: "a".to_owned(),
+            uid: "u".to_owned(),
+            version: version.to_string(),
+            owner: Owner {
+                name: "job".to_owned(),
+                uid: "owner".to_owned(),
+            },
+            view: Arc::new(version),
+        }
+    }
+
+    fn shown(cache: &Cache<u64>) -> (Vec<u64>, usize) {
+        let Children { seen, unseen } = cache.of("owner");
+        (seen.iter().map(|child| *child.view).collect(), unseen.len())
+    }
+
+    #[test]
+    fn a_write_counts_until_the_watch_shows_it() {
+        let cache = Cache::default();
+        cache.note_written(child(5));
+        assert_eq!(shown(&cache), (vec![], 1));
+        cache.apply(Event::Apply(child(5)));
+        cache.note_written(child(7));
+        assert_eq!(shown(&cache), (vec![7], 0));
+        cache.apply(Event::Apply(child(7)));
+        cache.apply(Event::Apply(child(8)));
+        assert_eq!(shown(&cache), (vec![8], 0));
+    }
+
+    #[test]
+    fn an_answer_that_comes_after_the_watch_is_old() {
+        let cache = Cache::default();
+        cache.apply(Event::Apply(child(5)));
+        cache.apply(Event::Apply(child(6)));
+        cache.note_written(child(5));
+        assert_eq!(shown(&cache), (vec![6], 0));
+        // The object may even be gone by then, and must not be waited for.
+        cache.apply(Event::Delete(child(8)));
+        cache.note_written(child(7));
+        assert_eq!(shown(&cache), (vec![], 0));
     }
 }
