@@ -80,7 +80,10 @@ pub(super) async fn apply(
     let created = on
         .create_all::<WirePod, _>(&context.pods, pods_created)
         .await?;
-    parallel(pods_woken.iter().map(|wake| on.wake(wake))).await?;
+    // Woken for nothing, a pod would not be woken again.
+    if refusal.is_none() {
+        parallel(pods_woken.iter().map(|wake| on.wake(wake))).await?;
+    }
     parallel(pods_stopped.iter().map(|pod| on.stop(pod))).await?;
     parallel(pods_deleted.iter().map(|pod| on.delete_pod(pod))).await?;
     parallel(services_deleted.iter().map(|name| on.delete_service(name))).await?;
