@@ -9,7 +9,7 @@ use api::PaddleJob;
 use controllers::Clock;
 use jiff::SignedDuration;
 use k8s_openapi::NamespaceResourceScope;
-use k8s_openapi::api::core::v1::{Namespace, Pod, ServiceAccount};
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Pod, ServiceAccount};
 use kube::api::{DeleteParams, ListParams, ObjectMeta, PostParams};
 use kube::{Api, Client, Resource, ResourceExt};
 
@@ -215,7 +215,10 @@ impl Env {
     pub(crate) fn check(&self) -> Result<()> {
         let surprises = self.kubelet.surprises();
         ensure!(surprises.is_empty(), "the puppet met {surprises:#?}");
-        for start in self.kubelet.all_starts() {
+        // The wait container reads the servers only, and these never change
+        // within an attempt.
+        let starts = self.kubelet.all_starts().into_iter();
+        for start in starts.filter(|start| start.container != plan::paddlejob::WAIT_CONTAINER) {
             starts_with_its_own_address(&start)?;
         }
         Ok(())
@@ -238,9 +241,10 @@ impl Env {
                 let deleted = pod.metadata.deletion_timestamp.is_some();
                 let _ = writeln!(
                     text,
-                    "--- pod {} uid {} phase {:?} reason {:?} ip {:?} deleted {deleted}\n    annotations {:?}\n    containers {:?}",
+                    "--- pod {} uid {} version {:?} phase {:?} reason {:?} ip {:?} deleted {deleted}\n    annotations {:?}\n    containers {:?}",
                     pod.name_any(),
                     pod.uid().unwrap_or_default(),
+                    pod.resource_version(),
                     status.phase,
                     status.reason,
                     status.pod_ip,
@@ -248,7 +252,8 @@ impl Env {
                     states(pod),
                 );
             }
-            for map in world.config_maps.now.values() {
+            let ours = |map: &&Arc<ConfigMap>| world.jobs.get(&map.name_any()).is_some();
+            for map in world.config_maps.now.values().filter(ours) {
                 let _ = writeln!(text, "--- config map {} {:?}", map.name_any(), map.data);
             }
             let services: Vec<&String> = world.services.now.keys().collect();
@@ -309,7 +314,7 @@ fn states(pod: &Pod) -> Vec<String> {
         .chain(status.container_statuses.into_iter().flatten())
         .map(|container| {
             let state = serde_json::to_string(&container.state).unwrap_or_default();
-            format!("{} {state}", container.name)
+            format!("{} ready {} {state}", container.name, container.ready)
         })
         .collect()
 }

@@ -5,12 +5,17 @@ use std::fmt::Debug;
 use std::panic::AssertUnwindSafe;
 
 use anyhow::{Result, anyhow, ensure};
+use api::Phase;
 use futures::FutureExt;
 use futures::future::BoxFuture;
+use k8s_openapi::api::core::v1::Pod;
 
-use crate::Env;
+use crate::builders::JobBuilder;
+use crate::{Env, Job};
 
+mod environment;
 mod phases;
+mod start;
 
 /// A scenario.
 #[derive(Clone, Copy)]
@@ -40,6 +45,13 @@ macro_rules! scenarios {
 
 /// Every scenario.
 pub const ALL: &[Scenario] = scenarios! {
+    environment: ps_by_pod_ip, ps_by_service, collective_by_pod_ip, collective_by_service,
+        single_by_pod_ip, single_by_service, gloo, user_variables, which_container,
+        whole_template, wait_container;
+    start: config_map_waits_for_every_address, workers_wait_for_servers,
+        workers_wait_for_servers_by_service, services_come_first,
+        no_old_list_for_a_recreated_pod, no_old_list_for_a_second_attempt,
+        no_old_list_for_a_new_job_of_the_same_name, few_writes, nothing_while_nothing_changes;
     phases: in_order;
 };
 
@@ -60,6 +72,36 @@ pub async fn run(scenario: &Scenario, config: &kube::Config, namespace: &str) ->
         .map_err(|error| anyhow!("{error:#}\n\n{}", env.describe()));
     let cleaned = env.stop().await;
     played.and(cleaned)
+}
+
+/// A job that runs, with kubelets that run whatever they get.
+async fn running(env: &Env, builder: JobBuilder) -> Result<Job<'_>> {
+    env.kubelet.run_all();
+    let job = env.create(builder).await?;
+    job.reaches(Phase::Running).await?;
+    Ok(job)
+}
+
+/// Whether a container of the pod waits for something that is not there yet.
+fn waits_for_config(pod: &Pod) -> bool {
+    let status = pod.status.clone().unwrap_or_default();
+    let inits = status.init_container_statuses.into_iter().flatten();
+    let mut all = inits.chain(status.container_statuses.into_iter().flatten());
+    all.any(|container| {
+        let waiting = container.state.and_then(|state| state.waiting);
+        waiting.and_then(|waiting| waiting.reason).as_deref() == Some("CreateContainerConfigError")
+    })
+}
+
+/// Whether the pod is ready and stays.
+fn ready(pod: &Pod) -> bool {
+    let conditions = pod
+        .status
+        .as_ref()
+        .and_then(|status| status.conditions.as_ref());
+    let mut conditions = conditions.into_iter().flatten();
+    pod.metadata.deletion_timestamp.is_none()
+        && conditions.any(|condition| condition.type_ == "Ready" && condition.status == "True")
 }
 
 /// Says what differs.
