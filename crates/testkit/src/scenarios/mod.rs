@@ -13,8 +13,10 @@ use k8s_openapi::api::core::v1::Pod;
 use crate::builders::JobBuilder;
 use crate::{Env, Job};
 
+mod cleaning;
 mod environment;
 mod phases;
+mod restart;
 mod start;
 
 /// A scenario.
@@ -52,7 +54,13 @@ pub const ALL: &[Scenario] = scenarios! {
         workers_wait_for_servers_by_service, services_come_first,
         no_old_list_for_a_recreated_pod, no_old_list_for_a_second_attempt,
         no_old_list_for_a_new_job_of_the_same_name, few_writes, nothing_while_nothing_changes;
-    phases: in_order;
+    phases: in_order, tells_why_it_failed, tells_which_container_failed, tells_what_it_waits_for,
+        counts_and_references, modes, the_end_is_the_end, a_finished_worker_is_not_missed,
+        running_stays;
+    cleaning: unset, always, never, on_failure, on_completion, misspelt;
+    restart: deleted, evicted, lost_with_its_node, lost_with_a_removed_node,
+        a_slow_end_is_waited_for, old_pods_go_first, failed, restarts_are_counted, no_second_try,
+        lost_while_nobody_looked, a_new_manager, restart_policy;
 };
 
 /// Plays a scenario in a namespace of its own, and removes what it left.
@@ -80,6 +88,14 @@ async fn running(env: &Env, builder: JobBuilder) -> Result<Job<'_>> {
     let job = env.create(builder).await?;
     job.reaches(Phase::Running).await?;
     Ok(job)
+}
+
+/// Ends these pods well.
+async fn finish(env: &Env, pods: &[String]) -> Result<()> {
+    for pod in pods {
+        env.kubelet.exit(pod, 0, "").await?;
+    }
+    Ok(())
 }
 
 /// Whether a container of the pod waits for something that is not there yet.
