@@ -239,9 +239,9 @@ pub struct PaddleJobStatus {
 pub struct RoleStatus {
     /// Pods that are wanted.
     pub replicas: i32,
-    /// Pods that are not scheduled, or whose containers are not created yet.
+    /// Pods that have no node yet.
     pub pending: i32,
-    /// Pods that are scheduled and not ready yet.
+    /// Pods that have a node and are not ready yet.
     pub starting: i32,
     /// Pods whose containers are all ready.
     pub running: i32,

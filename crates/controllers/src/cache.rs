@@ -8,9 +8,14 @@
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use kube::runtime::watcher::Event;
+
+/// How long a write is believed that the watch does not show. It always shows
+/// it sooner, unless a list came in between and the object was gone by then.
+pub(crate) const WRITTEN_FOR: Duration = Duration::from_secs(30);
 
 /// A child as it is cached: who it is, whose it is, and what the plan reads of it.
 #[derive(Clone, Debug)]
@@ -75,11 +80,18 @@ struct Inner<V> {
     by_owner: HashMap<String, HashSet<Key>>,
     /// As our writes left them, until the watch shows the same version; by the
     /// owner's uid.
-    written: HashMap<String, HashMap<Key, Arc<Child<V>>>>,
+    written: HashMap<String, HashMap<Key, Written<V>>>,
     /// A list that is being received.
     listing: Vec<Child<V>>,
     /// How far the watch has got.
     reached: u64,
+}
+
+/// The result of a write, and when it came.
+#[derive(Debug)]
+struct Written<V> {
+    child: Arc<Child<V>>,
+    at: Instant,
 }
 
 /// The children of one owner.
@@ -140,7 +152,8 @@ impl<V> Cache<V> {
         let mut inner = self.lock();
         if number(&child.version) > inner.reached {
             let written = inner.written.entry(child.owner.uid.clone()).or_default();
-            written.insert(child.key(), Arc::new(child));
+            let (key, child, at) = (child.key(), Arc::new(child), Instant::now());
+            written.insert(key, Written { child, at });
         }
     }
 
@@ -149,21 +162,33 @@ impl<V> Cache<V> {
         let inner = self.lock();
         let nothing = HashMap::new();
         let written = inner.written.get(owner).unwrap_or(&nothing);
+        let written = |key: &Key| {
+            let kept = written
+                .get(key)
+                .filter(|written| written.at.elapsed() < WRITTEN_FOR);
+            kept.map(|written| &written.child)
+        };
         let latest = |key: &Key| {
             let seen = inner.seen.get(key)?;
-            let written = written.get(key).filter(|written| written.uid == seen.uid);
+            let written = written(key).filter(|written| written.uid == seen.uid);
             Some(Arc::clone(written.unwrap_or(seen)))
         };
+        let unseen = |key: &Key| {
+            let seen = inner.seen.get(key).map(|seen| &seen.uid);
+            written(key)
+                .filter(|written| seen != Some(&written.uid))
+                .cloned()
+        };
         let keys = inner.by_owner.get(owner).into_iter().flatten();
-        let unseen = written.iter().filter(|(key, child)| {
-            inner
-                .seen
-                .get(*key)
-                .is_none_or(|seen| seen.uid != child.uid)
-        });
+        let written_keys = inner
+            .written
+            .get(owner)
+            .into_iter()
+            .flatten()
+            .map(|(key, _)| key);
         Children {
             seen: keys.filter_map(latest).collect(),
-            unseen: unseen.map(|(_, child)| Arc::clone(child)).collect(),
+            unseen: written_keys.filter_map(unseen).collect(),
         }
     }
 }
@@ -200,7 +225,10 @@ impl<V> Inner<V> {
         let Some(written) = self.written.get_mut(owner) else {
             return;
         };
-        if written.get(key).is_some_and(|child| which(child)) {
+        if written
+            .get(key)
+            .is_some_and(|written| which(&written.child))
+        {
             written.remove(key);
         }
         if written.is_empty() {

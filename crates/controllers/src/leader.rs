@@ -51,7 +51,7 @@ impl Leadership {
         let _ = self.held.wait_for(|held| !*held).await;
     }
 
-    /// Gives the lease back, so that the next manager need not wait.
+    /// Gives the lease back, so that the next manager waits no longer than it must.
     pub async fn resign(self) {
         drop(self.held);
         let _ = self.task.await;

@@ -182,8 +182,9 @@ impl Target<'_> {
             }
             Err(error) if is_refusal(&error) => {
                 let message = format!(
-                    "the API server refuses {kind} {}/{name}: {error}",
-                    self.namespace
+                    "the API server refuses {kind} {}/{name}: {}",
+                    self.namespace,
+                    words(&error),
                 );
                 return Ok(Some(Refusal {
                     reason: "Refused",
@@ -404,6 +405,14 @@ impl Target<'_> {
             }),
             _ => Ok(()),
         }
+    }
+}
+
+/// What the API server said, in its own words.
+fn words(error: &kube::Error) -> String {
+    match error {
+        kube::Error::Api(status) => status.message.clone(),
+        other => other.to_string(),
     }
 }
 

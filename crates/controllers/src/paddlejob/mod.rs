@@ -24,6 +24,7 @@ use context::Context;
 pub use error::Error;
 use stored::StoredJob;
 
+use crate::cache::WRITTEN_FOR;
 use crate::{Clock, Metrics};
 
 /// The lease of this controller: the id of the Go operator, so that old and
@@ -117,6 +118,9 @@ async fn reconcile(stored: Arc<StoredJob>, context: Arc<Context>) -> Result<Acti
     let mut plan = paddlejob::plan(job, &seen, &context.settings, now);
     let applied = apply::apply(&context, job, &plan).await?;
     let mut wake = plan.wake_at.map(|at| until(at, now));
+    if !seen.creating.is_empty() {
+        wake = wake.into_iter().chain([WRITTEN_FOR]).min();
+    }
     if let Some(refusal) = applied.refusal {
         paddlejob::refuse(&mut plan, job, refusal, now);
         wake = Some(context.back_off(uid));

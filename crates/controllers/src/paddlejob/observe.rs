@@ -10,7 +10,7 @@ use kube::Api;
 use plan::paddlejob::{PodView, Seen, is_overdue};
 
 use super::context::Context;
-use super::error::Error;
+use super::error::{Error, code};
 use super::identity;
 
 /// The taint of a node that the control plane can't reach.
@@ -68,7 +68,11 @@ async fn lost_nodes(
     let nodes: Api<Node> = Api::all(context.client.clone());
     let mut lost = BTreeSet::new();
     for name in suspects {
-        let node = nodes.get_opt(name).await.map_err(Error::Observe)?;
+        let node = match nodes.get_opt(name).await {
+            // A manager for one namespace need not be allowed to see nodes.
+            Err(error) if code(&error) == Some(403) => continue,
+            node => node.map_err(Error::Observe)?,
+        };
         let taints = node.map(|node| node.spec.and_then(|spec| spec.taints).unwrap_or_default());
         if taints.is_none_or(|taints| taints.iter().any(|taint| taint.key == UNREACHABLE)) {
             lost.insert(name.clone());
