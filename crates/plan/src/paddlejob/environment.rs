@@ -119,13 +119,27 @@ pub fn lists(
     data
 }
 
+/// Whether a key of the lists is about gloo.
+pub fn is_gloo(key: &str) -> bool {
+    key.contains("GLOO")
+}
+
 /// The host of the pod with `rank` in a list of endpoints that was written before.
 pub fn listed_host(data: &BTreeMap<String, String>, role: Role, rank: i32) -> Option<String> {
+    let endpoint = endpoints(data, role)?.nth(usize::try_from(rank).ok()?)?;
+    Some(endpoint.rsplit_once(':')?.0.to_owned())
+}
+
+/// How many pods of a role a list that was written before has.
+pub fn listed_size(data: &BTreeMap<String, String>, role: Role) -> Option<i32> {
+    i32::try_from(endpoints(data, role)?.count()).ok()
+}
+
+fn endpoints(data: &BTreeMap<String, String>, role: Role) -> Option<std::str::Split<'_, char>> {
     let key = match role {
         Role::Ps => SERVERS_KEY,
         Role::Worker => TRAINERS_KEY,
         Role::Heter => return None,
     };
-    let endpoint = data.get(key)?.split(',').nth(usize::try_from(rank).ok()?)?;
-    Some(endpoint.rsplit_once(':')?.0.to_owned())
+    Some(data.get(key)?.split(','))
 }

@@ -194,9 +194,11 @@ pub fn plan(job: &PaddleJob, seen: &Seen, settings: &Settings, now: Timestamp) -
         let roster = Roster::new(job, seen);
         if roster.is_stale {
             // The watch will bring the job that these pods were made for.
+        } else if let Some(verdict) = outcome(job, &roster) {
+            carry_out(&mut plan, job, &roster, verdict, now);
         } else if let Some(refusal) = status::fault(job) {
             status::refuse(&mut plan, job, refusal, now);
-        } else if let Some(verdict) = verdict(job, &roster, now) {
+        } else if let Some(verdict) = verdict(job, seen, &roster, now) {
             carry_out(&mut plan, job, &roster, verdict, now);
         } else {
             proceed(&mut plan, job, seen, &roster, settings, now);
@@ -205,20 +207,19 @@ pub fn plan(job: &PaddleJob, seen: &Seen, settings: &Settings, now: Timestamp) -
     plan
 }
 
-fn verdict(job: &PaddleJob, roster: &Roster<'_>, now: Timestamp) -> Option<Verdict> {
-    let complete = || {
-        let mut finishing = finishing_roles(&job.spec)
-            .iter()
-            .flat_map(|role| roster.role(*role))
-            .peekable();
-        let any = finishing.peek().is_some();
-        (any && finishing.all(|member| member.state() == State::Done)).then_some(Verdict::Complete)
-    };
-    complete()
-        .or_else(|| suspend::verdict(job))
+/// What the pods themselves have settled, whatever the spec says by now.
+fn outcome(job: &PaddleJob, roster: &Roster<'_>) -> Option<Verdict> {
+    let finishing = finishing_roles(&job.spec).iter();
+    let mut finishing = finishing.flat_map(|role| roster.role(*role)).peekable();
+    let any = finishing.peek().is_some();
+    (any && finishing.all(|member| member.state() == State::Done)).then_some(Verdict::Complete)
+}
+
+fn verdict(job: &PaddleJob, seen: &Seen, roster: &Roster<'_>, now: Timestamp) -> Option<Verdict> {
+    suspend::verdict(job)
         .or_else(|| restart::after_failure(job, roster))
         .or_else(|| deadline::verdict(job, now))
-        .or_else(|| scaling::verdict(job))
+        .or_else(|| scaling::verdict(job, roster.attempt, seen))
         .or_else(|| restart::after_disruption(job, roster))
 }
 
@@ -275,7 +276,12 @@ fn proceed(
             .filter(|member| member.state() == State::Disrupted);
         delete(plan, evicted.filter_map(|member| member.pod));
         let port = rendezvous::port(roster, seen);
-        let births = births(job, roster);
+        // What is being created may be of an older attempt: it is seen first.
+        let births = if seen.creating.is_empty() {
+            births(job, roster)
+        } else {
+            Vec::new()
+        };
         plan.pods_created = births
             .iter()
             .map(|(member, key)| {
@@ -301,6 +307,11 @@ fn proceed(
                 .map(|name| services::build(job, name, port))
                 .collect();
             plan.services_deleted = services::surplus(&seen.services, &wanted);
+        }
+        for (member, _) in births.iter().filter(|(member, _)| member.record.is_some()) {
+            let message = format!("pod {} is gone and is replaced", member.name);
+            plan.events.push(Event::warning("PodReplaced", message));
+            plan.is_urgent = true;
         }
         let newborn: Vec<String> = births.into_iter().map(|(_, key)| key).collect();
         let written = seen.config_map.as_ref().map(|map| &map.data);

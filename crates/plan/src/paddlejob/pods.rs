@@ -169,9 +169,14 @@ fn paddle(spec: &mut Map<String, Value>) -> Option<&mut Map<String, Value>> {
 
 fn train(job: &PaddleJob, birth: &Birth<'_>, container: &mut Map<String, Value>, service: bool) {
     let config_map = job.metadata.name.as_deref().unwrap_or_default();
-    let mut added = environment::variables(job, birth.role, birth.rank, birth.port);
-    added.push(required_key(config_map, KEY_VARIABLE, birth.key));
-    add_variables(container, added);
+    let variables = environment::variables(job, birth.role, birth.rank, birth.port);
+    add_variables(container, variables);
+    // Last, so that no variable of the user's can switch it off.
+    push(
+        container,
+        "env",
+        required_key(config_map, KEY_VARIABLE, birth.key),
+    );
     push(
         container,
         "envFrom",

@@ -94,6 +94,10 @@ pub fn data(
     }
     let host = |role, rank| hosts.get(&(role, rank)).cloned().unwrap_or_default();
     let mut data = environment::lists(job, port(roster, seen), host);
+    if let Some(old) = old.filter(|_| roster.present().any(PodView::is_legacy)) {
+        // The Go operator took an unset withGloo for 0, and peers must agree.
+        data.retain(|key, _| !environment::is_gloo(key) || old.data.contains_key(key));
+    }
     let keys = roster
         .present()
         .filter_map(|pod| pod.key.as_ref())
@@ -128,6 +132,14 @@ pub fn config_map(job: &PaddleJob, data: &BTreeMap<String, String>) -> Value {
         },
         "data": data,
     })
+}
+
+/// How many pods of a role the ConfigMap lists, if it was written for this attempt.
+pub fn published_size(job: &PaddleJob, attempt: i32, seen: &Seen, role: Role) -> Option<i32> {
+    let data = &seen.config_map.as_ref()?.data;
+    let prefix = format!("{}_", attempt_key(job, attempt));
+    let is_ours = data.keys().any(|key| key.starts_with(&prefix));
+    is_ours.then(|| environment::listed_size(data, role))?
 }
 
 /// Whether addresses are all that the status still has to record before the

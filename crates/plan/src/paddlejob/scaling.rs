@@ -9,11 +9,17 @@ use api::{PaddleJob, Role};
 
 use super::Verdict;
 use super::mode::replicas;
+use super::rendezvous;
 use super::restart::is_replaced_alone;
+use super::world::Seen;
 
 /// The verdict when a role that can't change its size while it runs shall do so.
-pub fn verdict(job: &PaddleJob) -> Option<Verdict> {
-    let (role, from, to) = resized(job).find(|(role, ..)| !is_replaced_alone(job, *role))?;
+pub fn verdict(job: &PaddleJob, attempt: i32, seen: &Seen) -> Option<Verdict> {
+    // Lists that were published before a status could be written also count:
+    // a container may have started with them.
+    let (role, from, to) = resized(job)
+        .chain(outgrown(job, attempt, seen))
+        .find(|(role, ..)| !is_replaced_alone(job, *role))?;
     let message =
         format!("{role} goes from {from} to {to} replicas; the job starts again at the new size");
     Some(Verdict::Resize { message })
@@ -30,5 +36,14 @@ pub fn resized(job: &PaddleJob) -> impl Iterator<Item = (Role, i32, i32)> + '_ {
         let from = status?.role(role).map_or(0, |role| role.replicas);
         let to = replicas(&job.spec, role);
         (from != to && from != 0).then_some((role, from, to))
+    })
+}
+
+/// The roles whose number of pods differs from the one in the lists of this attempt.
+fn outgrown(job: &PaddleJob, attempt: i32, seen: &Seen) -> impl Iterator<Item = (Role, i32, i32)> {
+    Role::ALL.into_iter().filter_map(move |role| {
+        let from = rendezvous::published_size(job, attempt, seen, role)?;
+        let to = replicas(&job.spec, role);
+        (from != to).then_some((role, from, to))
     })
 }

@@ -95,12 +95,16 @@ pub fn refuse(plan: &mut Plan, job: &PaddleJob, refusal: Refusal, now: Timestamp
     let status = &mut plan.status;
     status.phase.get_or_insert(Phase::Pending);
     status.observed_generation = job.metadata.generation;
+    // What the plan meant to say of this condition never became true.
+    status
+        .conditions
+        .retain(|c| c.type_ != condition::SCHEDULED);
     let told = job.status.iter().flat_map(|status| &status.conditions);
-    let known = { told }
-        .any(|c| c.type_ == condition::SCHEDULED && c.reason == reason && c.message == message);
-    if !known {
+    let told = { told }.find(|c| c.type_ == condition::SCHEDULED);
+    if told.is_none_or(|c| c.reason != reason || c.message != message) {
         plan.events.push(Event::warning(reason, message.clone()));
     }
+    status.conditions.splice(0..0, told.cloned());
     set(
         status,
         job,
@@ -314,9 +318,12 @@ pub(super) fn proceed(plan: &mut Plan, job: &PaddleJob, roster: &Roster<'_>, now
         .map(|(role, from, to)| format!("{role} goes from {from} to {to} replicas"));
     let resized: Vec<String> = resized.collect();
     if old_phase.is_none() {
-        let count = plan.pods_created.len();
+        let count = match plan.pods_created.len() {
+            1 => "1 pod".to_owned(),
+            count => format!("{count} pods"),
+        };
         plan.events
-            .push(Event::normal("Created", format!("creating {count} pods")));
+            .push(Event::normal("Created", format!("creating {count}")));
         plan.events.extend(
             validity::misspelt(job)
                 .into_iter()
