@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use futures::StreamExt;
+use futures::{FutureExt, StreamExt};
 use jiff::Timestamp;
 use kube::runtime::controller::{Action, Config, Controller};
 use kube::runtime::reflector;
@@ -63,11 +63,16 @@ pub async fn run(
         clock,
         metrics,
     } = options;
+    let shutdown = shutdown.shared();
     let context = Arc::new(Context::new(client.clone(), settings, clock, metrics));
     // Nothing is decided before every cache is filled: a pod that is not in an
     // empty cache is not lost.
-    let (children, changed) = watch::children(&context, namespace.as_deref()).await;
+    let (children, changed) = tokio::select! {
+        filled = watch::children(&context, namespace.as_deref()) => filled,
+        () = shutdown.clone() => return,
+    };
     let (reader, writer) = reflector::store();
+    let listed = reader.clone();
     let forgetful = Arc::clone(&context);
     let jobs = watcher(
         watch::scoped::<StoredJob>(client, namespace.as_deref()),
@@ -82,13 +87,24 @@ pub async fn run(
     .reflect(writer)
     .touched_objects();
     ready();
-    Controller::for_stream(jobs, reader)
+    let work = Controller::for_stream(jobs, reader)
         .with_config(Config::default().concurrency(CONCURRENCY))
         .reconcile_on(changed)
-        .graceful_shutdown_on(shutdown)
+        .graceful_shutdown_on(shutdown.clone())
         .run(timed_reconcile, back_off, context)
-        .for_each(|_| std::future::ready(()))
-        .await;
+        .for_each(|_| std::future::ready(()));
+    // Told to end before the first list of jobs, a Controller would wait for
+    // that list for ever; no pass has begun by then.
+    let unlisted = async {
+        shutdown.await;
+        if listed.wait_until_ready().now_or_never().is_some() {
+            std::future::pending::<()>().await;
+        }
+    };
+    tokio::select! {
+        () = work => {},
+        () = unlisted => {},
+    }
     drop(children);
 }
 
