@@ -223,6 +223,15 @@ impl Kubelet {
         .await
     }
 
+    /// Tries waiting containers again, as a real kubelet does after a while.
+    pub async fn retry(&self, pod: &str) -> Result<()> {
+        self.act(pod, async |_, _, record| {
+            record.blocked = None;
+            Ok(())
+        })
+        .await
+    }
+
     /// Reports, as a scheduler does, that no node fits.
     pub async fn find_no_node(&self, pod: &str, message: &str) -> Result<()> {
         let conditions = json!([{

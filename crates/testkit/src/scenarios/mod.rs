@@ -14,10 +14,16 @@ use crate::builders::JobBuilder;
 use crate::{Env, Job};
 
 mod cleaning;
+mod deadline;
 mod environment;
+mod invalid;
+mod names;
 mod phases;
 mod restart;
+mod scaling;
 mod start;
+mod suspend;
+mod takeover;
 
 /// A scenario.
 #[derive(Clone, Copy)]
@@ -39,7 +45,7 @@ macro_rules! scenarios {
     ($($topic:ident: $($name:ident),+ $(,)?;)*) => {
         &[$($(Scenario {
             name: concat!(stringify!($topic), "::", stringify!($name)),
-            exclusive: false,
+            exclusive: is_exclusive(stringify!($name)),
             play: |env| $topic::$name(env).boxed(),
         },)+)*]
     };
@@ -61,7 +67,22 @@ pub const ALL: &[Scenario] = scenarios! {
     restart: deleted, evicted, lost_with_its_node, lost_with_a_removed_node,
         a_slow_end_is_waited_for, old_pods_go_first, failed, restarts_are_counted, no_second_try,
         lost_while_nobody_looked, a_new_manager, restart_policy;
+    scaling: ps_workers_by_spec, ps_workers_by_scale, ps_workers_by_service, collective_by_spec,
+        collective_by_scale, servers, before_it_runs;
+    suspend: and_resume, from_the_start, and_scale, waits_for_the_last_pod;
+    deadline: of_one_second, of_an_hour, without_the_suspended_time, ttl_of_one_second,
+        ttl_of_an_hour;
+    names: pod_taken, config_map_taken, service_taken, deletion_takes_everything,
+        deletion_in_the_foreground, same_name_in_two_namespaces;
+    takeover: ps_job, collective_job, job_with_services, half_made_job, ended_job, deleted_job,
+        replaced_worker, restarted_job;
+    invalid: nothing_is_made, mended, spoilt, refused_pod;
 };
+
+/// One needs a manager that looks at all namespaces, and so has to run alone.
+const fn is_exclusive(name: &str) -> bool {
+    matches!(name.as_bytes(), b"same_name_in_two_namespaces")
+}
 
 /// Plays a scenario in a namespace of its own, and removes what it left.
 ///
