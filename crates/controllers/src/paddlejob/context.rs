@@ -14,6 +14,8 @@ use crate::{Clock, Metrics};
 
 /// Counts alone are written at most so often.
 const COUNTS_EVERY: Duration = Duration::from_secs(5);
+/// A step that the next one may overtake is written after so long.
+const STEP_AFTER: Duration = Duration::from_millis(500);
 /// The first pause after something went wrong, and the longest.
 const BACKOFF: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(300));
 
@@ -38,6 +40,8 @@ struct Memory {
     superseded: Option<String>,
     /// When the status was last written.
     written: Option<Instant>,
+    /// Since when a step waits to be written.
+    step: Option<Instant>,
     /// How often in a row something went wrong.
     failures: u32,
 }
@@ -87,6 +91,7 @@ impl Context {
         let mut memories = self.memories();
         let memory = memories.entry(uid.to_owned()).or_default();
         memory.written = Some(Instant::now());
+        memory.step = None;
         memory.superseded = (new != Some(old)).then(|| old.to_owned());
     }
 
@@ -95,6 +100,16 @@ impl Context {
         let written = self.memories().get(uid)?.written?;
         COUNTS_EVERY
             .checked_sub(written.elapsed())
+            .filter(|wait| !wait.is_zero())
+    }
+
+    /// How long a step has to wait before it may be written; `None`: it may.
+    pub(super) fn step_wait(&self, uid: &str) -> Option<Duration> {
+        let mut memories = self.memories();
+        let memory = memories.entry(uid.to_owned()).or_default();
+        let since = memory.step.get_or_insert_with(Instant::now);
+        STEP_AFTER
+            .checked_sub(since.elapsed())
             .filter(|wait| !wait.is_zero())
     }
 

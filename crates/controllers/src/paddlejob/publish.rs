@@ -19,22 +19,25 @@ use super::identity;
 use super::stored::{BadJob, StoredJob};
 use crate::events::Reporter;
 
-/// Publishes what a plan says; returns how long counts have to wait, if they do.
+/// Publishes what a plan says; returns how long it has to wait, if it does.
 pub(super) async fn publish(
     context: &Context,
     job: &PaddleJob,
     plan: &Plan,
     now: Timestamp,
 ) -> Result<Option<Duration>, Error> {
-    match paddlejob::urgency(job.status.as_ref(), plan) {
-        Urgency::Never => {}
-        Urgency::Eventually => {
-            if let Some(wait) = context.counts_wait(identity(&job.metadata.uid)) {
-                return Ok(Some(wait));
-            }
-            write_status(context, &job.metadata, &plan.status).await?;
-        }
-        Urgency::Now => write_status(context, &job.metadata, &plan.status).await?,
+    let uid = identity(&job.metadata.uid);
+    let urgency = paddlejob::urgency(job.status.as_ref(), plan);
+    let wait = match urgency {
+        Urgency::Never | Urgency::Now => None,
+        Urgency::Soon => context.step_wait(uid),
+        Urgency::Eventually => context.counts_wait(uid),
+    };
+    if wait.is_some() {
+        return Ok(wait);
+    }
+    if urgency != Urgency::Never {
+        write_status(context, &job.metadata, &plan.status).await?;
     }
     tell(context, &job.metadata, &plan.events, now).await;
     Ok(None)

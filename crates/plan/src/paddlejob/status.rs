@@ -36,6 +36,8 @@ pub enum Urgency {
     Never,
     /// Counts or words: now and then.
     Eventually,
+    /// A step on the way that the next one may overtake: in a moment.
+    Soon,
     /// The phase, a condition, or something that others wait for.
     Now,
 }
@@ -43,34 +45,39 @@ pub enum Urgency {
 /// How soon the status of a plan has to be written.
 pub fn urgency(old: Option<&PaddleJobStatus>, plan: &Plan) -> Urgency {
     let new = &plan.status;
-    let unchanged = match old {
-        Some(old) => old == new,
-        None => *new == PaddleJobStatus::default(),
+    let Some(old) = old else {
+        let is_new = *new != PaddleJobStatus::default();
+        return if is_new { Urgency::Now } else { Urgency::Never };
     };
-    if unchanged {
-        return Urgency::Never;
-    }
-    // Equal in everything but counts and wording?
-    let essence = |status: &PaddleJobStatus| {
-        let mut status = status.clone();
-        for role in Role::ALL {
-            let wanted = status.role(role).map(|role| role.replicas);
-            *status.role_mut(role) = wanted.map(|replicas| RoleStatus {
-                replicas,
-                ..RoleStatus::default()
-            });
-        }
-        for condition in &mut status.conditions {
-            condition.message.clear();
-            condition.observed_generation = None;
-        }
-        status
-    };
-    if !plan.is_urgent && old.is_some_and(|old| essence(old) == essence(new)) {
+    let is_step = new.phase == Some(Phase::Starting) && old.phase == Some(Phase::Pending);
+    if old == new {
+        Urgency::Never
+    } else if plan.is_urgent {
+        Urgency::Now
+    } else if is_step {
+        Urgency::Soon
+    } else if essence(old) == essence(new) {
         Urgency::Eventually
     } else {
         Urgency::Now
     }
+}
+
+/// A status without counts and wording.
+fn essence(status: &PaddleJobStatus) -> PaddleJobStatus {
+    let mut status = status.clone();
+    for role in Role::ALL {
+        let wanted = status.role(role).map(|role| role.replicas);
+        *status.role_mut(role) = wanted.map(|replicas| RoleStatus {
+            replicas,
+            ..RoleStatus::default()
+        });
+    }
+    for condition in &mut status.conditions {
+        condition.message.clear();
+        condition.observed_generation = None;
+    }
+    status
 }
 
 /// What in the job itself keeps it from being started.
@@ -318,17 +325,9 @@ pub(super) fn proceed(plan: &mut Plan, job: &PaddleJob, roster: &Roster<'_>, now
         .map(|(role, from, to)| format!("{role} goes from {from} to {to} replicas"));
     let resized: Vec<String> = resized.collect();
     if old_phase.is_none() {
-        let count = match plan.pods_created.len() {
-            1 => "1 pod".to_owned(),
-            count => format!("{count} pods"),
-        };
+        let misspelt = validity::misspelt(job).into_iter();
         plan.events
-            .push(Event::normal("Created", format!("creating {count}")));
-        plan.events.extend(
-            validity::misspelt(job)
-                .into_iter()
-                .map(|told| Event::warning("Misspelt", told)),
-        );
+            .extend(misspelt.map(|told| Event::warning("Misspelt", told)));
     } else if !resized.is_empty() {
         plan.events
             .push(Event::normal("Scaling", resized.join(", ")));
