@@ -1,6 +1,6 @@
 //! How a job trains and how its pods address each other.
 
-use api::{PaddleJobSpec, Role};
+use api::{MAX_REPLICAS, PaddleJobSpec, Role};
 
 /// The kind of training.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,11 +56,13 @@ impl Intranet {
     }
 }
 
-/// Every pod that the spec asks for, PS first.
+/// Every pod that the spec asks for, PS first. A spec that asks for more than
+/// a job may have is refused, and no room is made for them.
 pub fn wanted(spec: &PaddleJobSpec) -> impl Iterator<Item = (Role, i32)> + '_ {
-    Role::ALL
-        .into_iter()
-        .flat_map(|role| (0..replicas(spec, role)).map(move |rank| (role, rank)))
+    Role::ALL.into_iter().flat_map(|role| {
+        let ranks = 0..replicas(spec, role).min(MAX_REPLICAS);
+        ranks.map(move |rank| (role, rank))
+    })
 }
 
 /// How many pods of a role the spec asks for.

@@ -306,7 +306,8 @@ pub(super) fn keep_suspended(plan: &mut Plan, job: &PaddleJob) {
 fn next_attempt(plan: &mut Plan, job: &PaddleJob) {
     let status = &mut plan.status;
     summarise(status, job);
-    *status.attempt.get_or_insert(0) += 1;
+    let attempt = status.attempt.get_or_insert(0);
+    *attempt = attempt.saturating_add(1);
     for role in Role::ALL {
         if let Some(seen) = status.role_mut(role) {
             *seen = RoleStatus {
