@@ -358,7 +358,10 @@ fn end(plan: &mut Plan, job: &PaddleJob, seen: &Seen, phase: Phase, now: Timesta
     cleaning::clean(plan, &job.spec, phase, seen);
     status::keep_ended(plan, now);
     match deadline::kept_until(job) {
-        Some(until) if until <= now => plan.deletes_job = true,
+        // Somebody's finalizer may hold a job that was deleted before.
+        Some(until) if until <= now => {
+            plan.deletes_job = job.metadata.deletion_timestamp.is_none();
+        }
         Some(until) => plan.wake_at(until),
         None => {}
     }
