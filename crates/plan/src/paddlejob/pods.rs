@@ -104,11 +104,15 @@ fn metadata(
     metadata.insert("namespace".into(), json!(job.metadata.namespace));
     metadata.insert("ownerReferences".into(), json!([owner(job)]));
     let role = birth.role.as_str();
+    let job_name = job.metadata.name.as_deref().unwrap_or_default();
     let mut set = take(&mut metadata, "labels");
-    set.extend(common_labels(
-        job.metadata.name.as_deref().unwrap_or_default(),
-    ));
-    set.insert(labels::APP_COMPONENT.into(), role.into());
+    // Recommended labels are the user's to choose; nothing here relies on them.
+    for (key, value) in common_labels(job_name) {
+        set.entry(key).or_insert(value);
+    }
+    set.entry(labels::APP_COMPONENT)
+        .or_insert_with(|| role.into());
+    set.insert(labels::JOB_NAME.into(), job_name.into());
     set.insert(labels::RES_NAME.into(), name.into());
     set.insert(labels::RES_TYPE.into(), role.into());
     set.insert(labels::ROLE.into(), role.into());
