@@ -1,0 +1,294 @@
+//! What changes the course of a whole job: failures, disruptions, suspension,
+//! another size.
+
+use api::{Phase, Role};
+use plan::paddlejob::{Plan, Seen};
+
+use crate::support::*;
+
+/// A verdict is written down, and nothing else is done in that pass.
+fn is_only_written_down(plan: &Plan) {
+    assert!(plan.is_idle(), "{plan:#?}");
+}
+
+#[test]
+fn a_failed_pod_restarts_the_job_while_the_limit_allows() {
+    let failed = "pod a-worker-1 failed: container paddle exited with code 7 (Error): ValueError: no such file";
+    struct Case {
+        limit: Option<i32>,
+        restarts: i32,
+        want_phase: Phase,
+        want_restarts: i32,
+        want_condition: (&'static str, String),
+    }
+    let cases = [
+        Case {
+            limit: None,
+            restarts: 0,
+            want_phase: Phase::Failed,
+            want_restarts: 0,
+            want_condition: ("Failed", format!("True PodFailed: {failed}")),
+        },
+        Case {
+            limit: Some(2),
+            restarts: 0,
+            want_phase: Phase::Restarting,
+            want_restarts: 1,
+            want_condition: (
+                "Running",
+                format!("False PodFailed: {failed}; restart 1 of at most 2"),
+            ),
+        },
+        Case {
+            limit: Some(2),
+            restarts: 1,
+            want_phase: Phase::Restarting,
+            want_restarts: 2,
+            want_condition: (
+                "Running",
+                format!("False PodFailed: {failed}; restart 2 of at most 2"),
+            ),
+        },
+        Case {
+            limit: Some(2),
+            restarts: 2,
+            want_phase: Phase::Failed,
+            want_restarts: 2,
+            want_condition: (
+                "Failed",
+                format!("True BackoffLimitExceeded: {failed}; backoffLimit is 2"),
+            ),
+        },
+    ];
+    for case in cases {
+        for kind in [job("a").workers(2), job("a").ps(1).workers(2)] {
+            let job = kind
+                .spec(|spec| spec.backoff_limit = case.limit)
+                .running()
+                .attempt(5)
+                .restarts(case.restarts);
+            let seen = seen(&job, Pod::ready).pod("worker-1", |p| p.failed(7));
+            let plan = job.plan(&seen);
+            is_only_written_down(&plan);
+            assert_eq!(plan.phase(), case.want_phase);
+            assert_eq!(plan.status.restarts, Some(case.want_restarts));
+            let restarts = case.want_phase == Phase::Restarting;
+            assert_eq!(plan.status.attempt, Some(5 + i32::from(restarts)));
+            let (type_, want) = &case.want_condition;
+            assert_eq!(&plan.condition(type_), want);
+        }
+    }
+}
+
+#[test]
+fn a_failed_server_counts_too() {
+    let job = job("a").ps(1).workers(1).running();
+    let plan = job.plan(&seen(&job, Pod::ready).pod("ps-0", |p| p.failed(1)));
+    assert_eq!(plan.phase(), Phase::Failed);
+    assert!(plan.condition("Failed").contains("pod a-ps-0 failed"));
+}
+
+/// Workers that are done make the job complete, whatever else is broken.
+#[test]
+fn success_comes_before_failure() {
+    let job = job("a").ps(1).workers(1).running();
+    let seen = seen(&job, |p| p.failed(1)).pod("worker-0", Pod::succeeded);
+    assert_eq!(job.plan(&seen).phase(), Phase::Completed);
+}
+
+/// The ways in which a pod is taken away.
+fn disruptions(job: &Job, pod: &str) -> [(&'static str, Seen); 3] {
+    let all = seen(job, Pod::ready);
+    [
+        ("evicted", all.clone().pod(pod, Pod::evicted)),
+        ("deleted", all.clone().pod(pod, |p| p.terminating(now()))),
+        ("gone", all.without(pod)),
+    ]
+}
+
+#[test]
+fn a_pod_that_was_taken_away_restarts_the_whole_job_and_does_not_count() {
+    let cases = [
+        (job("a").workers(2), "worker-1"),
+        (job("a").workers(1), "worker-0"),
+        (job("a").ps(1).workers(2), "ps-0"),
+    ];
+    for (kind, pod) in cases {
+        let job = kind.backoff_limit(0).running();
+        for (how, seen) in disruptions(&job, pod) {
+            let plan = job.plan(&seen);
+            is_only_written_down(&plan);
+            assert_eq!(plan.phase(), Phase::Restarting, "{pod} {how}");
+            assert_eq!(plan.status.restarts, Some(0), "{pod} {how}");
+            assert_eq!(plan.status.attempt, Some(1), "{pod} {how}");
+            let condition = plan.condition("Running");
+            assert!(
+                condition.starts_with(&format!("False PodLost: pod a-{pod} ")),
+                "{condition}"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_worker_of_a_ps_job_is_replaced_alone() {
+    let job = job("a").ps(1).workers(2).running();
+    for (how, seen) in disruptions(&job, "worker-1") {
+        let plan = job.plan(&seen);
+        assert_eq!(plan.phase(), Phase::Running, "{how}");
+        assert_eq!(plan.status.attempt, Some(0), "{how}");
+        let (want_deleted, want_created): (&[&str], &[&str]) = match how {
+            "evicted" => (&["a-worker-1"], &[]),
+            "deleted" => (&[], &[]),
+            _ => (&[], &["a-worker-1"]),
+        };
+        assert_eq!(plan.deleted(), want_deleted, "{how}");
+        assert_eq!(plan.created(), want_created, "{how}");
+    }
+}
+
+/// A pod that ends while it is deleted has not failed by its own doing.
+#[test]
+fn a_pod_that_fails_while_it_is_deleted_does_not_count() {
+    let job = job("a").workers(2).running();
+    let seen = seen(&job, Pod::ready).pod("worker-1", |p| p.failed(143).terminating(now()));
+    let plan = job.plan(&seen);
+    assert_eq!(plan.phase(), Phase::Restarting);
+    assert_eq!(plan.status.restarts, Some(0));
+}
+
+#[test]
+fn a_new_attempt_starts_without_record() {
+    let job = job("a").workers(2).running();
+    let plan = job.plan(&seen(&job, Pod::ready).without("worker-0"));
+    let worker = plan.status.worker.unwrap();
+    assert_eq!((worker.replicas, worker.running), (2, 0));
+    assert!(worker.refs.is_empty());
+    assert_eq!(plan.status.start_time.unwrap().0, now());
+}
+
+#[test]
+fn suspension_is_written_down_before_pods_go() {
+    let job = job("a").ps(1).workers(1).running().suspend(true);
+    let all = seen(&job, Pod::ready);
+    let plan = job.plan(&all);
+    is_only_written_down(&plan);
+    assert_eq!(plan.phase(), Phase::Suspended);
+    assert_eq!(plan.status.attempt, Some(1));
+    assert_eq!(
+        plan.condition("Suspended"),
+        "True Suspended: spec.suspend is true; the job starts again when it is false"
+    );
+    let suspended = job.status(|status| *status = plan.status);
+    let plan = suspended.plan(&all);
+    assert_eq!(plan.deleted(), ["a-ps-0", "a-worker-0"]);
+    assert_eq!(plan.phase(), Phase::Suspended);
+    assert!(suspended.plan(&nothing()).is_idle());
+}
+
+#[test]
+fn a_job_that_is_suspended_from_the_start_makes_nothing() {
+    let job = job("a").workers(2).suspend(true);
+    let plan = job.plan(&nothing());
+    is_only_written_down(&plan);
+    assert_eq!(plan.phase(), Phase::Suspended);
+    assert_eq!(plan.status.attempt, Some(0), "there was none yet");
+    let suspended = job.status(|status| *status = plan.status);
+    let plan = suspended.plan(&nothing());
+    assert!(plan.is_idle());
+    let resumed = suspended.suspend(false).plan(&nothing());
+    assert_eq!(resumed.created(), ["a-worker-0", "a-worker-1"]);
+    assert_eq!(resumed.phase(), Phase::Pending);
+    assert_eq!(
+        resumed.condition("Suspended"),
+        "False Resumed: spec.suspend is not true"
+    );
+}
+
+/// A suspended job may be scaled: it comes back at the new size.
+#[test]
+fn scaling_while_suspended_needs_no_restart() {
+    let job = job("a").workers(2).running().suspend(true);
+    let plan = job.plan(&seen(&job, Pod::ready));
+    let suspended = job
+        .status(|status| *status = plan.status)
+        .scaled(Role::Worker, 3);
+    let plan = suspended.plan(&nothing());
+    assert_eq!(plan.status.worker.as_ref().unwrap().replicas, 3);
+    let resumed = suspended
+        .status(|status| *status = plan.status)
+        .suspend(false);
+    let plan = resumed.plan(&nothing());
+    assert_eq!(plan.pods_created.len(), 3);
+    assert_eq!(plan.status.attempt, Some(1));
+}
+
+#[test]
+fn a_size_that_can_not_change_restarts_the_whole_job() {
+    let cases = [
+        (job("a").workers(2), Role::Worker, 3),
+        (job("a").workers(2), Role::Worker, 1),
+        (job("a").workers(1), Role::Worker, 2),
+        (job("a").ps(2).workers(2), Role::Ps, 1),
+    ];
+    for (kind, role, to) in cases {
+        let job = kind.running().scaled(role, to);
+        let plan = job.plan(&seen(&job, Pod::ready));
+        is_only_written_down(&plan);
+        assert_eq!(plan.phase(), Phase::Scaling, "{role} to {to}");
+        assert_eq!(plan.status.attempt, Some(1));
+        assert_eq!(plan.status.restarts, Some(0));
+        assert_eq!(plan.status.role(role).unwrap().replicas, to);
+    }
+}
+
+#[test]
+fn workers_of_a_ps_job_come_and_go() {
+    let running = job("a").ps(1).workers(3).running();
+    let all = seen(&running, Pod::ready);
+    let grown = running.clone().scaled(Role::Worker, 5);
+    let plan = grown.plan(&all);
+    assert_eq!(plan.created(), ["a-worker-3", "a-worker-4"]);
+    assert_eq!(plan.phase(), Phase::Scaling);
+    assert_eq!(plan.status.attempt, Some(0));
+    assert!(plan.config_map.is_none(), "not every address is known");
+    let shrunk = running.clone().scaled(Role::Worker, 1);
+    let plan = shrunk.plan(&all);
+    assert_eq!(
+        plan.deleted(),
+        ["a-worker-2", "a-worker-1"],
+        "the highest first"
+    );
+    let data = plan.config_map.unwrap();
+    assert_eq!(data["PADDLE_TRAINER_ENDPOINTS"], "10.0.2.1:36000");
+    assert_eq!(data["PADDLE_TRAINERS_NUM"], "1");
+    assert_eq!(plan.status.worker.unwrap().refs.len(), 1);
+}
+
+/// Lists that were published for another size, before any status could be
+/// written, may be in use.
+#[test]
+fn lists_of_another_size_are_a_size_too() {
+    let new = job("a").workers(2).service();
+    let published = new.plan(&nothing()).config_map.unwrap();
+    let grown = new.scaled(Role::Worker, 3);
+    let all = seen(&grown, Pod::started).without("worker-2");
+    let plan = grown.plan(&all.config_map(published));
+    assert_eq!(plan.phase(), Phase::Scaling);
+    assert_eq!(plan.status.attempt, Some(1));
+    assert!(plan.created().is_empty());
+}
+
+#[test]
+fn services_follow_the_size() {
+    let job = job("a")
+        .ps(1)
+        .workers(2)
+        .service()
+        .running()
+        .scaled(Role::Worker, 1);
+    let seen = seen(&job, Pod::ready).services(&["a-ps-0", "a-worker-0", "a-worker-1"]);
+    let plan = job.plan(&seen);
+    assert_eq!(plan.services_deleted, ["a-worker-1"]);
+    assert!(plan.services_created.is_empty());
+}

@@ -1,0 +1,307 @@
+//! Mode, phase, counts and conditions of a job on its way.
+
+use api::{Phase, Role};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use plan::paddlejob::{Address, PodPhase, Seen, Trouble, Urgency, urgency};
+
+use crate::support::*;
+
+#[test]
+fn mode() {
+    let cases = [
+        (job("a").ps(1).workers(1), "PS"),
+        (job("a").ps(1), "PS"),
+        (job("a").workers(2), "Collective"),
+        (job("a").workers(1), "Single"),
+    ];
+    for (job, want) in cases {
+        let plan = job.plan(&nothing());
+        assert_eq!(plan.status.mode.as_deref(), Some(want));
+    }
+}
+
+#[test]
+fn phase_follows_the_pods() {
+    let new = job("a").ps(1).workers(2);
+    let running = new.clone().running();
+    let restarting = new.clone().recorded().phase(Phase::Restarting);
+    let all = |state: fn(Pod) -> Pod| seen(&new, state);
+    let cases: [(&str, &Job, Seen, Phase); 12] = [
+        ("nothing is there", &new, nothing(), Phase::Pending),
+        ("created", &new, all(Pod::created), Phase::Pending),
+        (
+            "one has no node",
+            &new,
+            all(Pod::scheduled).pod("worker-1", |p| p.edit(|p| p.node = None)),
+            Phase::Pending,
+        ),
+        ("all have nodes", &new, all(Pod::scheduled), Phase::Starting),
+        ("all have started", &new, all(Pod::started), Phase::Starting),
+        ("all are ready", &new, all(Pod::ready), Phase::Running),
+        (
+            "one is done, the others are ready",
+            &new,
+            all(Pod::ready).pod("worker-0", Pod::succeeded),
+            Phase::Running,
+        ),
+        (
+            "running, and one is not ready any more",
+            &running,
+            all(Pod::ready).pod("worker-0", |p| p.edit(|p| p.ready = false)),
+            Phase::Running,
+        ),
+        (
+            "running, and a worker is replaced",
+            &running,
+            all(Pod::ready).without("worker-0"),
+            Phase::Running,
+        ),
+        (
+            "restarting, and not yet there",
+            &restarting,
+            all(Pod::started),
+            Phase::Restarting,
+        ),
+        (
+            "restarting, and all are ready",
+            &restarting,
+            all(Pod::ready),
+            Phase::Running,
+        ),
+        (
+            "every worker is done",
+            &running,
+            all(Pod::ready)
+                .pod("worker-0", Pod::succeeded)
+                .pod("worker-1", Pod::succeeded),
+            Phase::Completed,
+        ),
+    ];
+    for (case, job, seen, want) in cases {
+        assert_eq!(job.plan(&seen).phase(), want, "{case}");
+    }
+}
+
+#[test]
+fn pods_are_counted() {
+    let job = job("a").ps(1).workers(6).running();
+    let seen = seen(&job, Pod::ready)
+        .pod("worker-0", |p| p.edit(|p| p.phase = PodPhase::Unknown))
+        .pod("worker-1", |p| {
+            p.edit(|p| (p.phase, p.node, p.ready) = (PodPhase::Pending, None, false))
+        })
+        .pod("worker-2", |p| p.edit(|p| p.ready = false))
+        .pod("worker-3", Pod::succeeded)
+        .pod("worker-4", Pod::evicted);
+    let status = job.plan(&seen).status;
+    let worker = status.worker.unwrap();
+    let counts = [
+        worker.replicas,
+        worker.pending,
+        worker.starting,
+        worker.running,
+        worker.failed,
+        worker.succeeded,
+        worker.unknown,
+    ];
+    assert_eq!(counts, [6, 1, 1, 1, 1, 1, 1]);
+    assert_eq!(status.ps.unwrap().running, 1);
+    let refs: Vec<(&str, bool)> = worker
+        .refs
+        .iter()
+        .map(|r| (r.uid.as_str(), r.succeeded))
+        .collect();
+    let want: Vec<(String, bool)> = (0..6)
+        .map(|rank| (uid(&format!("a-worker-{rank}")), rank == 3))
+        .collect();
+    assert_eq!(
+        refs,
+        want.iter()
+            .map(|(uid, done)| (uid.as_str(), *done))
+            .collect::<Vec<_>>()
+    );
+}
+
+#[test]
+fn the_status_of_a_new_job() {
+    let plan = job("a").ps(1).workers(2).plan(&nothing());
+    let status = plan.status;
+    assert_eq!(status.start_time, Some(Time(now())));
+    assert_eq!(status.observed_generation, Some(1));
+    assert_eq!((status.restarts, status.attempt), (Some(0), Some(0)));
+    assert_eq!(
+        status.selector.as_deref(),
+        Some("batch.paddlepaddle.org/job-name=a,batch.paddlepaddle.org/role=worker")
+    );
+    assert_eq!(plan.pods_created.len(), 3);
+}
+
+/// Gang scheduling needs them all, and servers are wanted first.
+#[test]
+fn all_pods_are_created_at_once_servers_first() {
+    let plan = job("a").ps(2).workers(2).plan(&nothing());
+    assert_eq!(
+        plan.created(),
+        ["a-ps-0", "a-ps-1", "a-worker-0", "a-worker-1"]
+    );
+    assert!(plan.config_map.is_none());
+    assert!(plan.services_created.is_empty());
+}
+
+#[test]
+fn in_service_mode_names_and_lists_come_with_the_pods() {
+    let plan = job("a").workers(2).service().plan(&nothing());
+    let services: Vec<String> = plan.services_created.iter().map(name_of).collect();
+    assert_eq!(services, ["a-worker-0", "a-worker-1"]);
+    assert!(plan.config_map.unwrap().contains_key(FIRST_KEY));
+}
+
+#[test]
+fn conditions_say_why() {
+    let new = job("a").workers(2);
+    let trouble = |trouble: Trouble| move |p: Pod| p.edit(|p| p.trouble = Some(Box::new(trouble)));
+    let unschedulable = Trouble::Unschedulable("0/3 nodes: no GPU".to_owned());
+    let no_image = Trouble::Waiting(
+        "paddle".to_owned(),
+        "ErrImagePull".to_owned(),
+        "no such image".to_owned(),
+    );
+    let all = |state: fn(Pod) -> Pod| seen(&new, state);
+    let cases = [
+        (
+            all(Pod::created).pod("worker-1", trouble(unschedulable)),
+            "False Unschedulable: pod a-worker-1: not schedulable: 0/3 nodes: no GPU",
+            "False Pending: not every pod has a node yet",
+        ),
+        (
+            all(Pod::created),
+            "False WaitingForNodes: not every pod has a node yet",
+            "False Pending: not every pod has a node yet",
+        ),
+        (
+            all(Pod::scheduled),
+            "True AllScheduled: every pod has a node",
+            "False Starting: every pod has a node; not every container is ready yet",
+        ),
+        (
+            all(Pod::scheduled).pod("worker-0", trouble(no_image)),
+            "True AllScheduled: every pod has a node",
+            "False ContainerWaiting: pod a-worker-0: container paddle waits, ErrImagePull: no such image",
+        ),
+        (
+            all(Pod::ready),
+            "True AllScheduled: every pod has a node",
+            "True AllReady: every container is, or was, ready",
+        ),
+    ];
+    for (seen, want_scheduled, want_running) in cases {
+        let plan = new.plan(&seen);
+        assert_eq!(plan.condition("Scheduled"), want_scheduled);
+        assert_eq!(plan.condition("Running"), want_running);
+    }
+}
+
+#[test]
+fn ipv6_only_pods_are_sent_to_service_mode() {
+    let six = |p: Pod| p.scheduled().edit(|p| p.address = Some(Address::V6Only));
+    let job = job("a").workers(1).recorded();
+    let plan = job.plan(&seen(&job, six));
+    assert_eq!(
+        plan.condition("Running"),
+        "False IPv6Only: pod a-worker-0 has only an IPv6 address, and Paddle splits endpoints at ':'; use intranet: Service"
+    );
+    assert!(plan.config_map.is_none());
+    let named = job.service();
+    let plan = named.plan(&seen(&named, six));
+    assert!(!plan.condition("Running").contains("IPv6"));
+    assert!(plan.config_map.is_some());
+}
+
+#[test]
+fn a_job_that_is_deleted_is_terminating_and_makes_nothing() {
+    let job = job("a")
+        .workers(2)
+        .running()
+        .edit(|job| job.metadata.deletion_timestamp = Some(Time(now())));
+    let plan = job.plan(&nothing());
+    assert_eq!(plan.phase(), Phase::Terminating);
+    assert!(plan.is_idle());
+}
+
+#[test]
+fn transition_times_move_only_with_the_condition() {
+    let job = job("a").workers(1);
+    let first = job.plan(&seen(&job, Pod::ready));
+    let then = job.clone().status(|status| *status = first.status.clone());
+    let later = now() + seconds(60);
+    assert_eq!(
+        then.plan_at(&seen(&then, Pod::ready), later).status,
+        first.status
+    );
+}
+
+#[test]
+fn parameter_servers_that_still_run_count_as_succeeded() {
+    let job = job("a").ps(2).workers(1).running();
+    let seen = seen(&job, Pod::ready).pod("worker-0", Pod::succeeded);
+    let plan = job.plan(&seen);
+    assert_eq!(plan.phase(), Phase::Completed);
+    let ps = plan.status.ps.clone().unwrap();
+    assert_eq!((ps.running, ps.succeeded), (0, 2));
+    assert_eq!(
+        plan.condition("Complete"),
+        "True Completed: every worker succeeded"
+    );
+    assert_eq!(
+        plan.condition("Running"),
+        "False Completed: the job is Completed"
+    );
+    assert_eq!(plan.status.completion_time, Some(Time(now())));
+    assert_eq!(plan.told(), ["Completed"]);
+}
+
+/// A pod that is done is not missed, even when somebody has deleted it.
+#[test]
+fn what_succeeded_once_is_done() {
+    let job = job("a").workers(2).running().succeeded("worker-0");
+    let all = seen(&job, Pod::ready).without("worker-0");
+    let plan = job.plan(&all);
+    assert_eq!(plan.phase(), Phase::Running);
+    assert!(plan.created().is_empty());
+    assert_eq!(plan.status.worker.as_ref().unwrap().succeeded, 1);
+    let plan = job.plan(&all.pod("worker-1", Pod::succeeded));
+    assert_eq!(plan.phase(), Phase::Completed);
+}
+
+/// Counts and wording may wait; a phase, a condition, and what others wait
+/// for may not.
+#[test]
+fn what_may_wait() {
+    let job = job("a").ps(1).workers(2);
+    let first = job.plan(&seen(&job, Pod::created));
+    let told = job.clone().status(|status| *status = first.status.clone());
+    let of = |seen: &Seen| urgency(told.0.status.as_ref(), &told.plan(seen));
+    let created = seen(&told, Pod::created);
+    assert_eq!(urgency(None, &first), Urgency::Now);
+    assert_eq!(of(&created), Urgency::Never);
+    let one = created.clone().pod("worker-0", Pod::scheduled);
+    assert_eq!(of(&one), Urgency::Eventually);
+    // Running often overtakes it.
+    assert_eq!(of(&seen(&told, Pod::scheduled)), Urgency::Soon);
+    assert_eq!(of(&seen(&told, Pod::ready)), Urgency::Now, "a phase");
+    // All addresses are known, and one pod is not on record: the ConfigMap waits.
+    let unrecorded = told
+        .clone()
+        .phase(Phase::Running)
+        .status(|status| status.worker.as_mut().unwrap().refs.clear());
+    let addressed = seen(&unrecorded, Pod::addressed);
+    let plan = unrecorded.plan(&addressed);
+    assert!(plan.is_urgent);
+    assert_eq!(urgency(unrecorded.0.status.as_ref(), &plan), Urgency::Now);
+    assert_eq!(plan.phase(), Phase::Running);
+    assert_eq!(
+        plan.status.role(Role::Worker).unwrap().refs.len(),
+        2,
+        "and is on record now"
+    );
+}
