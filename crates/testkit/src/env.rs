@@ -17,6 +17,7 @@ use crate::builders::{JobBuilder, job};
 use crate::job::Job;
 use crate::manager::{Manager, Request, Requests};
 use crate::puppet::Kubelet;
+use crate::rules;
 use crate::wait;
 use crate::world::{Mirror, World};
 
@@ -215,13 +216,8 @@ impl Env {
     pub(crate) fn check(&self) -> Result<()> {
         let surprises = self.kubelet.surprises();
         ensure!(surprises.is_empty(), "the puppet met {surprises:#?}");
-        // The wait container reads the servers only, and these never change
-        // within an attempt.
-        let starts = self.kubelet.all_starts().into_iter();
-        for start in starts.filter(|start| start.container != plan::paddlejob::WAIT_CONTAINER) {
-            starts_with_its_own_address(&start)?;
-        }
-        Ok(())
+        let starts = self.kubelet.all_starts();
+        self.look(|world| rules::check(world, &starts))
     }
 
     /// Everything that there is, for a person who wants to know what went wrong.
@@ -285,26 +281,6 @@ impl Env {
         namespaces.delete(&self.namespace, &now).await?;
         stopped
     }
-}
-
-/// No paddle container ever starts with a list in which its own address is not
-/// at its own place: such a list is an old one.
-fn starts_with_its_own_address(start: &crate::puppet::Start) -> Result<()> {
-    let get = |name: &str| start.environment.get(name).map(String::as_str);
-    let list = match get("TRAINING_ROLE") {
-        Some("TRAINER") => get("PADDLE_TRAINER_ENDPOINTS"),
-        Some("PSERVER") => get("PADDLE_PSERVERS_IP_PORT_LIST"),
-        _ => return Ok(()),
-    };
-    let rank: usize = get("PADDLE_TRAINER_ID").unwrap_or_default().parse()?;
-    let host = list
-        .and_then(|list| list.split(',').nth(rank)?.split(':').next())
-        .with_context(|| format!("a list without rank {rank}: {start:#?}"))?;
-    ensure!(
-        get("POD_IP") == Some(host),
-        "a list with the address {host} of somebody else: {start:#?}"
-    );
-    Ok(())
 }
 
 fn states(pod: &Pod) -> Vec<String> {

@@ -11,6 +11,7 @@ mod env;
 mod job;
 mod manager;
 pub mod puppet;
+mod rules;
 pub mod scenarios;
 pub mod wait;
 mod world;

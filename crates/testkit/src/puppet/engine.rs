@@ -80,6 +80,9 @@ async fn step(shared: &Shared, pod: &Pod) -> Result<Option<Instant>> {
                 bind(shared, pod, &node).await?;
                 let mut record = Record::new(pod, &node);
                 record.stage = Stage::Scheduled;
+                if shared.orders().ipv6 {
+                    record.use_ipv6();
+                }
                 record
             }
         };

@@ -92,6 +92,8 @@ struct Orders {
     nodes: BTreeSet<String>,
     /// Nodes that no longer answer.
     dead_nodes: BTreeSet<String>,
+    /// Pods get IPv6 addresses.
+    ipv6: bool,
     /// Pods, by name, whose deletion is not confirmed.
     stubborn: BTreeSet<String>,
     /// Every container that was started.
@@ -251,6 +253,29 @@ impl Kubelet {
             Ok(())
         })
         .await
+    }
+
+    /// Ends a pod because its node is shut down in good order.
+    pub async fn shut_down(&self, pod: &str) -> Result<()> {
+        let message = "Pod was terminated in response to imminent node shutdown.";
+        let conditions = json!([{
+            "type": "DisruptionTarget", "status": "True",
+            "reason": "TerminationByKubelet", "message": message,
+        }]);
+        let seen = self.shared.get(pod).await?;
+        self.shared
+            .patch_status(&seen, json!({"conditions": conditions}))
+            .await?;
+        self.act(pod, async |_, seen, record| {
+            record.kill(seen, "Terminated", message);
+            Ok(())
+        })
+        .await
+    }
+
+    /// Pods get IPv6 addresses from now on.
+    pub fn use_ipv6(&self) {
+        self.order(|orders| orders.ipv6 = true);
     }
 
     /// The deletion of pods of this name is not confirmed.

@@ -1,7 +1,7 @@
 //! What the puppet knows of a pod, and how it tells it.
 
 use std::collections::BTreeMap;
-use std::net::Ipv4Addr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ pub(super) struct Record {
     pub(super) node: String,
     pub(super) stage: Stage,
     /// No other pod, of this or any other test, has or had the same.
-    pub(super) ip: Ipv4Addr,
+    pub(super) ip: IpAddr,
     pub(super) started_at: Option<(Timestamp, Instant)>,
     pub(super) inits: Vec<ContainerState>,
     pub(super) containers: Vec<ContainerState>,
@@ -125,7 +125,7 @@ impl Record {
             name: pod.name_any(),
             node: node.to_owned(),
             stage: Stage::Created,
-            ip: next_ip(),
+            ip: next_ip().into(),
             started_at: None,
             inits: spec
                 .init_containers
@@ -162,6 +162,15 @@ impl Record {
             }
         }
         record
+    }
+
+    /// Takes an IPv6 address instead.
+    pub(super) fn use_ipv6(&mut self) {
+        if let IpAddr::V4(ip) = self.ip {
+            let [a, b, c, d] = ip.octets();
+            let (high, low) = (u16::from_be_bytes([a, b]), u16::from_be_bytes([c, d]));
+            self.ip = Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, high, low).into();
+        }
     }
 
     /// When `spec.activeDeadlineSeconds` is over, if it still matters.

@@ -24,6 +24,7 @@ mod scaling;
 mod start;
 mod suspend;
 mod takeover;
+mod template;
 
 /// A scenario.
 #[derive(Clone, Copy)]
@@ -54,21 +55,24 @@ macro_rules! scenarios {
 /// Every scenario.
 pub const ALL: &[Scenario] = scenarios! {
     environment: ps_by_pod_ip, ps_by_service, collective_by_pod_ip, collective_by_service,
-        single_by_pod_ip, single_by_service, gloo, user_variables, which_container,
-        whole_template, wait_container;
+        single_by_pod_ip, single_by_service, gloo, user_variables, which_container;
+    template: whole_template, wait_container;
     start: config_map_waits_for_every_address, workers_wait_for_servers,
         workers_wait_for_servers_by_service, services_come_first,
         no_old_list_for_a_recreated_pod, no_old_list_for_a_second_attempt,
-        no_old_list_for_a_new_job_of_the_same_name, few_writes, nothing_while_nothing_changes;
+        no_old_list_for_a_new_job_of_the_same_name, lists_and_names_come_back, ipv6_needs_services,
+        few_writes, nothing_while_nothing_changes;
     phases: in_order, tells_why_it_failed, tells_which_container_failed, tells_what_it_waits_for,
         counts_and_references, modes, the_end_is_the_end, a_finished_worker_is_not_missed,
-        running_stays;
+        running_stays, ends_before_it_was_ready, a_server_that_ends_well, only_servers,
+        a_change_that_asks_for_nothing;
     cleaning: unset, always, never, on_failure, on_completion, misspelt;
-    restart: deleted, evicted, lost_with_its_node, lost_with_a_removed_node,
+    restart: deleted, deleted_by_service, deleted_at_once, deleted_before_it_ran,
+        shut_down_with_its_node, evicted, lost_with_its_node, lost_with_a_removed_node,
         a_slow_end_is_waited_for, old_pods_go_first, failed, restarts_are_counted, no_second_try,
         lost_while_nobody_looked, a_new_manager, restart_policy;
     scaling: ps_workers_by_spec, ps_workers_by_scale, ps_workers_by_service, collective_by_spec,
-        collective_by_scale, servers, before_it_runs;
+        collective_by_scale, servers, before_it_runs, down_and_up_again;
     suspend: and_resume, from_the_start, and_scale, waits_for_the_last_pod;
     deadline: of_one_second, of_an_hour, without_the_suspended_time, ttl_of_one_second,
         ttl_of_an_hour;

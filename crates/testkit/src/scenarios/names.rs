@@ -73,6 +73,8 @@ where
     );
     job.tells("NameTaken").await?;
     env.let_pass().await?;
+    let told = env.look(|world| world.told(&job.name, "NameTaken").len());
+    same("times that it was told", told, 1)?;
     let found = serde_json::to_value(api.get(&name).await?)?;
     same("what has the name", found, serde_json::to_value(&theirs)?)?;
     api.delete(&name, &DeleteParams::default()).await?;

@@ -268,3 +268,59 @@ pub(super) async fn running_stays(env: &Env) -> Result<()> {
     job.reaches(Phase::Completed).await?;
     Ok(())
 }
+
+/// Programs that end before their pods were ever ready have ended all the same.
+pub(super) async fn ends_before_it_was_ready(env: &Env) -> Result<()> {
+    env.kubelet.run_up_to(Stage::Started);
+    let job = env.create(job("a").ps(1).workers(2)).await?;
+    for pod in [job.worker(0), job.worker(1)] {
+        env.pod_until(&pod, "runs", |pod| {
+            let phase = pod
+                .status
+                .as_ref()
+                .and_then(|status| status.phase.as_deref());
+            phase == Some("Running")
+        })
+        .await?;
+        env.kubelet.exit(&pod, 0, "").await?;
+    }
+    job.reaches(Phase::Completed).await?;
+    job.has_pods(&[]).await?;
+    Ok(())
+}
+
+/// A server that ends well is no failure, and not the end of the job.
+pub(super) async fn a_server_that_ends_well(env: &Env) -> Result<()> {
+    let job = running(env, job("a").ps(1).workers(1)).await?;
+    env.kubelet.exit(&job.ps(0), 0, "").await?;
+    env.let_pass().await?;
+    let status = job.status()?;
+    same("phase", status.phase, Some(Phase::Running))?;
+    same("attempt", status.attempt, Some(0))?;
+    finish(env, &[job.worker(0)]).await?;
+    job.reaches(Phase::Completed).await?;
+    Ok(())
+}
+
+/// Where there are only servers, their end is the job's.
+pub(super) async fn only_servers(env: &Env) -> Result<()> {
+    let job = running(env, job("a").ps(2)).await?;
+    finish(env, job.pods()).await?;
+    job.reaches(Phase::Completed).await?;
+    Ok(())
+}
+
+/// A change of the spec that asks for nothing new is noted, and that is all.
+pub(super) async fn a_change_that_asks_for_nothing(env: &Env) -> Result<()> {
+    let job = running(env, job("a").workers(2)).await?;
+    let uids = job.uids();
+    job.change(serde_json::json!({"backoffLimit": 3, "cleanPodPolicy": "Never"}))
+        .await?;
+    job.until("notes the change", |status| {
+        status.observed_generation == Some(2) && status.phase == Some(Phase::Running)
+    })
+    .await?;
+    env.let_pass().await?;
+    same("pods", job.uids(), uids)?;
+    same("attempt", job.status()?.attempt, Some(0))
+}

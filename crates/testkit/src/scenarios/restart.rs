@@ -6,12 +6,14 @@ use std::collections::BTreeMap;
 use anyhow::{Result, ensure};
 use api::Phase;
 use futures::future::try_join_all;
+use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
+use kube::api::DeleteParams;
 use serde_json::json;
 
-use super::{ready, running, same};
+use super::{ready, running, same, waits_for_config};
 use crate::builders::{JobBuilder, job};
-use crate::{Env, Job};
+use crate::{Env, Job, Stage};
 
 /// A running job, the pod that something happens to, and what follows.
 struct Case<'e> {
@@ -52,8 +54,14 @@ async fn every_mode(env: &Env, change: impl Fn(JobBuilder) -> JobBuilder) -> Res
 }
 
 impl Case<'_> {
-    /// What had to start again has, and nothing else.
+    /// What had to start again has, and nothing else, and knows its peers.
     async fn came_back(&self, env: &Env) -> Result<()> {
+        self.is_back(env).await?;
+        has_current_lists(env, &self.job, &self.uids)
+    }
+
+    /// What had to start again has, and nothing else.
+    async fn is_back(&self, env: &Env) -> Result<()> {
         let (job, victim) = (&self.job, &self.victim);
         if self.alone {
             let old = self.uids.get(victim);
@@ -71,7 +79,7 @@ impl Case<'_> {
             let wanted = !self.alone || pod == victim;
             same(&format!("{pod} was replaced"), replaced, wanted)?;
         }
-        has_current_lists(env, job, &self.uids)
+        Ok(())
     }
 }
 
@@ -100,6 +108,70 @@ pub(super) async fn deleted(env: &Env) -> Result<()> {
     let cases = every_mode(env, |job| job).await?;
     for case in &cases {
         env.delete_pod(&case.victim).await?;
+    }
+    for case in &cases {
+        case.came_back(env).await?;
+        same("restarts", case.job.status()?.restarts, Some(0))?;
+    }
+    Ok(())
+}
+
+/// The same where peers know each other by name.
+pub(super) async fn deleted_by_service(env: &Env) -> Result<()> {
+    let cases = every_mode(env, JobBuilder::service).await?;
+    for case in &cases {
+        env.delete_pod(&case.victim).await?;
+    }
+    for case in &cases {
+        case.is_back(env).await?;
+        same("restarts", case.job.status()?.restarts, Some(0))?;
+    }
+    Ok(())
+}
+
+/// Deleted without any grace: it is gone from one moment to the next.
+pub(super) async fn deleted_at_once(env: &Env) -> Result<()> {
+    let cases = every_mode(env, |job| job).await?;
+    for case in &cases {
+        let now = DeleteParams::default().grace_period(0);
+        env.api::<Pod>().delete(&case.victim, &now).await?;
+    }
+    for case in &cases {
+        case.came_back(env).await?;
+        same("restarts", case.job.status()?.restarts, Some(0))?;
+    }
+    Ok(())
+}
+
+/// Deleted while its peers still wait for their lists.
+pub(super) async fn deleted_before_it_ran(env: &Env) -> Result<()> {
+    env.kubelet.run_all();
+    env.kubelet.hold("coll-worker-1", Stage::Created);
+    env.kubelet.hold("trainer-worker-1", Stage::Created);
+    let coll = env.create(job("coll").workers(2)).await?;
+    let trainer = env.create(job("trainer").ps(1).workers(2)).await?;
+    for victim in [coll.worker(0), trainer.worker(0)] {
+        let first = env.pod_until(&victim, "waits", waits_for_config).await?;
+        env.delete_pod(&victim).await?;
+        env.pod_until(&victim, "waits again", |pod| {
+            pod.uid() != first.uid() && waits_for_config(pod)
+        })
+        .await?;
+    }
+    for job in [&coll, &trainer] {
+        env.kubelet.release(&job.worker(1));
+        job.reaches(Phase::Running).await?;
+        has_current_lists(env, job, &BTreeMap::new())?;
+        same("restarts", job.status()?.restarts, Some(0))?;
+    }
+    Ok(())
+}
+
+/// Its node is shut down in good order: the cluster's doing, not the pod's.
+pub(super) async fn shut_down_with_its_node(env: &Env) -> Result<()> {
+    let cases = every_mode(env, |job| job).await?;
+    for case in &cases {
+        env.kubelet.shut_down(&case.victim).await?;
     }
     for case in &cases {
         case.came_back(env).await?;

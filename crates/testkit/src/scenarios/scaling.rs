@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use anyhow::{Result, ensure};
 use api::{PaddleJob, Phase};
+use kube::ResourceExt;
 use serde_json::json;
 
 use super::{finish, ready, running, same};
@@ -181,4 +182,34 @@ pub(super) async fn before_it_runs(env: &Env) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// A pod that is still going is wanted again: another takes its place.
+pub(super) async fn down_and_up_again(env: &Env) -> Result<()> {
+    let job = running(env, job("a").ps(1).workers(3)).await?;
+    let old = job.uids();
+    let last = job.worker(2);
+    env.kubelet.refuse_to_delete(&last);
+    job.scale(2).await?;
+    env.pod_until(&last, "goes", |pod| {
+        pod.metadata.deletion_timestamp.is_some()
+    })
+    .await?;
+    job.scale(3).await?;
+    env.let_pass().await?;
+    same("pods", job.uids(), old.clone())?;
+    env.kubelet.allow_to_delete(&last);
+    env.pod_until(&last, "is back", |pod| {
+        pod.uid().as_ref() != old.get(&last) && ready(pod)
+    })
+    .await?;
+    runs_at(&job, 3).await?;
+    let new = job.uids();
+    for pod in [job.ps(0), job.worker(0), job.worker(1)] {
+        same(&pod, new.get(&pod), old.get(&pod))?;
+    }
+    let workers: Vec<String> = (0..3).map(|rank| job.worker(rank)).collect();
+    let found = env.kubelet.environment(&last, "paddle")?;
+    let wanted = job.addresses(&workers)?.join(",");
+    same("its peers", found.get("PADDLE_TRAINERS"), Some(&wanted))
 }

@@ -3,9 +3,9 @@
 
 use anyhow::{Context as _, Result, ensure};
 use api::Phase;
-use k8s_openapi::api::core::v1::ConfigMap;
+use k8s_openapi::api::core::v1::{ConfigMap, Service};
 use kube::ResourceExt;
-use kube::api::{Patch, PatchParams};
+use kube::api::{DeleteParams, Patch, PatchParams};
 use serde_json::json;
 
 use super::{ready, running, same, waits_for_config};
@@ -204,21 +204,50 @@ pub(super) async fn no_old_list_for_a_new_job_of_the_same_name(env: &Env) -> Res
     Ok(())
 }
 
+/// What somebody removes is made again, and nobody who runs notices.
+pub(super) async fn lists_and_names_come_back(env: &Env) -> Result<()> {
+    let job = running(env, job("a").ps(1).workers(1).service()).await?;
+    let (uids, lists) = (job.uids(), job.config_map());
+    let now = DeleteParams::default();
+    env.api::<ConfigMap>().delete("a", &now).await?;
+    env.api::<Service>().delete(&job.ps(0), &now).await?;
+    env.until("both come back", |world| {
+        let again = |made: Vec<String>| made.len() == 2;
+        let map = again(world.config_maps.incarnations("a"));
+        let service = again(world.services.incarnations(&job.ps(0)));
+        (map && service).then_some(())
+    })
+    .await?;
+    same("the lists", job.config_map(), lists)?;
+    env.let_pass().await?;
+    same("pods", job.uids(), uids)
+}
+
+/// Paddle splits endpoints at ':', so IPv6 needs names; a condition says so.
+pub(super) async fn ipv6_needs_services(env: &Env) -> Result<()> {
+    env.kubelet.use_ipv6();
+    env.kubelet.run_all();
+    let by_ip = env.create(job("ip").workers(2)).await?;
+    let told = by_ip.has_condition("Running", false, "IPv6Only").await?;
+    ensure!(told.message.contains("intranet: Service"), "{told:?}");
+    running(env, job("names").workers(2).service()).await?;
+    same("the ConfigMap", by_ip.config_map(), None)
+}
+
 /// What a job costs the API server, from its creation to Running: its pods, a
 /// wake-up for each, and six more.
 pub(super) async fn few_writes(env: &Env) -> Result<()> {
-    let job = running(env, job("a").workers(4)).await?;
-    env.let_pass().await?;
-    let writes = env
-        .requests()
-        .into_iter()
-        .filter(|request| request.is_write());
-    let writes: Vec<_> = writes.collect();
-    ensure!(
-        writes.len() <= 4 + 4 + 6,
-        "{} writes: {writes:#?}",
-        writes.len()
-    );
+    for builder in [job("coll").workers(4), job("ps").ps(2).workers(2)] {
+        let before = env.requests().len();
+        running(env, builder).await?;
+        let since = env.requests().into_iter().skip(before);
+        let writes: Vec<_> = since.filter(|request| request.is_write()).collect();
+        ensure!(
+            writes.len() <= 4 + 4 + 6,
+            "{} writes: {writes:#?}",
+            writes.len()
+        );
+    }
     Ok(())
 }
 
