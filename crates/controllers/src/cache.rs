@@ -6,7 +6,7 @@
 //! a write may also come after what the watch shows of it, or even of the end of
 //! the object: such an answer is old and is dropped.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -16,6 +16,10 @@ use kube::runtime::watcher::Event;
 /// How long a write is believed that the watch does not show. It always shows
 /// it sooner, unless a list came in between and the object was gone by then.
 pub(crate) const WRITTEN_FOR: Duration = Duration::from_secs(30);
+
+/// How long a child that is gone is remembered, at least: far longer than it
+/// takes to write down what was memorable about it.
+const REMEMBERED_FOR: Duration = Duration::from_secs(600);
 
 /// A child as it is cached: who it is, whose it is, and what the plan reads of it.
 #[derive(Clone, Debug)]
@@ -70,7 +74,11 @@ struct Key(String, String);
 
 /// The children of one kind of all jobs.
 #[derive(Debug)]
-pub(crate) struct Cache<V>(Mutex<Inner<V>>);
+pub(crate) struct Cache<V> {
+    inner: Mutex<Inner<V>>,
+    /// Which of those that are gone are remembered.
+    is_memorable: fn(&V) -> bool,
+}
 
 #[derive(Debug)]
 struct Inner<V> {
@@ -81,6 +89,9 @@ struct Inner<V> {
     /// As our writes left them, until the watch shows the same version; by the
     /// owner's uid.
     written: HashMap<String, HashMap<Key, Written<V>>>,
+    /// Uids of those that are gone and memorable, by the owner's uid, and when
+    /// the last of them went.
+    memorable: HashMap<String, (Instant, BTreeSet<String>)>,
     /// A list that is being received.
     listing: Vec<Child<V>>,
     /// How far the watch has got.
@@ -105,20 +116,39 @@ pub(crate) struct Children<V> {
 
 impl<V> Default for Cache<V> {
     fn default() -> Self {
-        Cache(Mutex::new(Inner {
-            seen: HashMap::new(),
-            by_owner: HashMap::new(),
-            written: HashMap::new(),
-            listing: Vec::new(),
-            reached: 0,
-        }))
+        Cache {
+            inner: Mutex::new(Inner {
+                seen: HashMap::new(),
+                by_owner: HashMap::new(),
+                written: HashMap::new(),
+                memorable: HashMap::new(),
+                listing: Vec::new(),
+                reached: 0,
+            }),
+            is_memorable: |_| false,
+        }
     }
 }
 
 impl<V> Cache<V> {
     fn lock(&self) -> MutexGuard<'_, Inner<V>> {
         // A panic elsewhere leaves whole entries behind, never half of one.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A cache that remembers some of those that are gone, for a while.
+    pub(crate) fn remembering(is_memorable: fn(&V) -> bool) -> Cache<V> {
+        Cache {
+            is_memorable,
+            ..Cache::default()
+        }
+    }
+
+    /// Uids of the memorable children of an owner that are gone.
+    pub(crate) fn gone(&self, owner: &str) -> BTreeSet<String> {
+        let inner = self.lock();
+        let gone = inner.memorable.get(owner);
+        gone.map(|(_, uids)| uids.clone()).unwrap_or_default()
     }
 
     /// Takes in what the watch says; returns the owners that it concerns.
@@ -142,6 +172,9 @@ impl<V> Cache<V> {
             Event::Delete(child) => {
                 let whose = (child.namespace.clone(), child.owner.clone());
                 inner.remove(&child);
+                if (self.is_memorable)(&child.view) {
+                    inner.remember(child);
+                }
                 vec![whose]
             }
         }
@@ -219,6 +252,16 @@ impl<V> Inner<V> {
         if let Some(gone) = self.seen.remove(&key) {
             self.disown(&gone.owner.uid, &key);
         }
+    }
+
+    fn remember(&mut self, child: Child<V>) {
+        let now = Instant::now();
+        self.memorable
+            .retain(|_, (at, _)| now.duration_since(*at) < REMEMBERED_FOR);
+        let nothing = (now, BTreeSet::new());
+        let (at, uids) = self.memorable.entry(child.owner.uid).or_insert(nothing);
+        *at = now;
+        uids.insert(child.uid);
     }
 
     fn forget(&mut self, owner: &str, key: &Key, which: impl Fn(&Child<V>) -> bool) {

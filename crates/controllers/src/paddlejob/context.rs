@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use k8s_openapi::NamespaceResourceScope;
 use kube::{Api, Client, Resource};
-use plan::paddlejob::{ConfigMapView, PodView, Settings};
+use plan::paddlejob::{ConfigMapView, PodPhase, PodView, Settings};
 
 use crate::cache::Cache;
 use crate::{Clock, Metrics};
@@ -59,7 +59,7 @@ impl Context {
             settings,
             clock,
             metrics,
-            pods: Cache::default(),
+            pods: Cache::remembering(|pod| pod.phase == PodPhase::Succeeded),
             config_maps: Cache::default(),
             services: Cache::default(),
             memories: Mutex::default(),

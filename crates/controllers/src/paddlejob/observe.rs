@@ -35,6 +35,7 @@ pub(super) async fn observe(
         .find(|child| child.name == own);
     let seen = Seen {
         creating: pods.unseen.iter().map(|child| child.name.clone()).collect(),
+        succeeded: context.pods.gone(uid),
         pods: pods
             .seen
             .iter()

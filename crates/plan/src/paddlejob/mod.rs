@@ -323,6 +323,11 @@ fn proceed(
         plan.is_urgent |= rendezvous::awaits_record(job, roster);
         plan.config_map = data.filter(|data| Some(data) != written);
     }
+    // Once it is gone, nobody else knows that it succeeded.
+    plan.is_urgent |= roster
+        .members
+        .iter()
+        .any(|member| member.succeeded && !member.is_recorded());
     status::proceed(plan, job, roster, now);
     if let Some(until) = deadline::active_until(job) {
         plan.wake_at(until);

@@ -39,6 +39,8 @@ pub struct Member<'a> {
     pub creating: bool,
     /// What the status has on record.
     pub record: Option<&'a PodReference>,
+    /// The pod on record had succeeded when it went.
+    pub succeeded: bool,
 }
 
 /// What can be said of a member.
@@ -85,12 +87,14 @@ impl<'a> Roster<'a> {
         let members = wanted(&job.spec)
             .map(|(role, rank)| {
                 let name = names::pod(job_name, role, rank);
+                let record = records.get(name.as_str()).copied();
                 Member {
                     role,
                     rank,
                     pod: current.remove(&(role, rank)),
                     creating: seen.creating.contains(&name),
-                    record: records.get(name.as_str()).copied(),
+                    succeeded: record.is_some_and(|record| seen.succeeded.contains(&record.uid)),
+                    record,
                     name,
                 }
             })
@@ -132,7 +136,7 @@ impl Member<'_> {
             (Some(pod), _) if pod.is_disrupted() => State::Disrupted,
             (Some(pod), _) if pod.phase == PodPhase::Failed => State::Failed,
             (Some(_), _) => State::Active,
-            (None, Some(record)) if record.succeeded => State::Done,
+            (None, Some(record)) if record.succeeded || self.succeeded => State::Done,
             (None, _) if self.creating => State::Creating,
             // On record, so it was in the cache once: now it is gone.
             (None, Some(_)) => State::Lost,

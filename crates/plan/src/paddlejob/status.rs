@@ -561,7 +561,9 @@ fn observe(status: &mut PaddleJobStatus, job: &PaddleJob, roster: &Roster<'_>) {
 /// What goes on record of a member: the pod that is there, else the one that was.
 fn record(job: &PaddleJob, member: &super::roster::Member<'_>) -> Option<PodReference> {
     let Some(pod) = member.pod else {
-        return member.record.cloned();
+        let mut record = member.record.cloned()?;
+        record.succeeded = member.state() == State::Done;
+        return Some(record);
     };
     Some(PodReference {
         kind: Some("Pod".to_owned()),

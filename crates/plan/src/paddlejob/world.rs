@@ -22,6 +22,9 @@ pub struct Seen {
     /// Names of pods that this manager has created and the cache does not show
     /// yet. They are not missing; nothing else is known of them.
     pub creating: BTreeSet<String>,
+    /// Uids of pods that are gone and had succeeded, as far as this manager saw
+    /// them go: the status may not say so yet.
+    pub succeeded: BTreeSet<String>,
     /// The ConfigMap of the job.
     pub config_map: Option<Arc<ConfigMapView>>,
     /// The Services that the job controls.

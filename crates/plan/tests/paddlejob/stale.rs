@@ -119,6 +119,26 @@ fn rule_c_a_pod_that_is_not_yet_seen_is_not_lost() {
     assert_ne!(plan.phase(), Phase::Restarting);
 }
 
+/// The manager may have seen it succeed and go before the status said so.
+#[test]
+fn rule_c_a_pod_that_had_succeeded_is_not_lost() {
+    for job in [
+        job("a").workers(2).running(),
+        job("a").ps(1).workers(2).running(),
+    ] {
+        let mut gone = seen(&job, Pod::ready).without("worker-1");
+        let record = job.0.status.as_ref().unwrap().worker.as_ref().unwrap();
+        gone.succeeded.insert(record.refs[1].uid.clone());
+        let plan = job.plan(&gone);
+        assert!(plan.created().is_empty());
+        assert_eq!(plan.phase(), Phase::Running);
+        let workers = plan.status.worker.as_ref().unwrap();
+        assert_eq!((workers.succeeded, workers.refs[1].succeeded), (1, true));
+        // Nobody else knows it any more.
+        assert!(plan.is_urgent);
+    }
+}
+
 /// Also a successor that is being created is not lost, although the record
 /// names its predecessor.
 #[test]

@@ -305,17 +305,21 @@ fn any_seen() -> BoxedStrategy<Seen> {
     (
         prop::collection::vec(any_pod(), 0..6),
         prop::collection::btree_set(name(), 0..3),
+        prop::collection::btree_set("[a-c]", 0..3),
         option::of(data),
         prop::collection::btree_set(name(), 0..3),
         prop::collection::btree_set("[a-c]", 0..3),
     )
-        .prop_map(|(pods, creating, data, services, lost_nodes)| Seen {
-            pods: pods.into_iter().map(Arc::new).collect(),
-            creating,
-            config_map: data.map(|data| Arc::new(ConfigMapView { data })),
-            services,
-            lost_nodes,
-        })
+        .prop_map(
+            |(pods, creating, succeeded, data, services, lost_nodes)| Seen {
+                pods: pods.into_iter().map(Arc::new).collect(),
+                creating,
+                succeeded,
+                config_map: data.map(|data| Arc::new(ConfigMapView { data })),
+                services,
+                lost_nodes,
+            },
+        )
         .boxed()
 }
 

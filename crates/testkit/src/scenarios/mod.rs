@@ -63,7 +63,7 @@ pub const ALL: &[Scenario] = scenarios! {
         no_old_list_for_a_new_job_of_the_same_name, lists_and_names_come_back, ipv6_needs_services,
         few_writes, nothing_while_nothing_changes;
     phases: in_order, tells_why_it_failed, tells_which_container_failed, tells_what_it_waits_for,
-        counts_and_references, modes, the_end_is_the_end, a_finished_worker_is_not_missed,
+        counts_and_references, modes, the_end_is_the_end, a_finished_worker_is_not_missed, a_finished_worker_may_go_at_once,
         running_stays, ends_before_it_was_ready, a_server_that_ends_well, only_servers,
         a_change_that_asks_for_nothing;
     cleaning: unset, always, never, on_failure, on_completion, misspelt;

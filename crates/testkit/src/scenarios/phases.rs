@@ -253,6 +253,26 @@ pub(super) async fn a_finished_worker_is_not_missed(env: &Env) -> Result<()> {
     Ok(())
 }
 
+/// Even at once: pods that are done are what a cluster takes away first.
+pub(super) async fn a_finished_worker_may_go_at_once(env: &Env) -> Result<()> {
+    let coll = running(env, job("coll").workers(2)).await?;
+    let ps = running(env, job("ps").ps(1).workers(2)).await?;
+    for job in [&coll, &ps] {
+        env.kubelet.exit(&job.worker(0), 0, "").await?;
+        env.delete_pod(&job.worker(0)).await?;
+        env.pod_gone(&job.worker(0)).await?;
+    }
+    env.let_pass().await?;
+    for job in [&coll, &ps] {
+        let born = env.look(|world| world.pods.incarnations(&job.worker(0)).len());
+        same("times that a finished worker was made", born, 1)?;
+        same("attempt", job.status()?.attempt, Some(0))?;
+        finish(env, &[job.worker(1)]).await?;
+        job.reaches(Phase::Completed).await?;
+    }
+    Ok(())
+}
+
 /// A Running job stays so while a container restarts in its pod.
 pub(super) async fn running_stays(env: &Env) -> Result<()> {
     // Workers in Service mode restart in place unless the user says otherwise.

@@ -1,6 +1,6 @@
 //! The manager: passes over what its caches show.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use api::{PaddleJob, PaddleJobStatus, labels};
@@ -36,6 +36,8 @@ impl World {
                     data: map.view.as_ref().clone(),
                 })
             }),
+            // A manager that has just started remembers nothing.
+            succeeded: BTreeSet::new(),
             services: services.map(|(name, _)| name.to_owned()).collect(),
             lost_nodes: self.dead_nodes.clone(),
         }
