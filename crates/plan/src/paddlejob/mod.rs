@@ -15,7 +15,9 @@ mod deadline;
 mod environment;
 mod mode;
 mod nodes;
+mod phase;
 mod pods;
+mod refusal;
 mod rendezvous;
 mod restart;
 mod roster;
@@ -24,6 +26,7 @@ mod services;
 mod status;
 mod suspend;
 mod validity;
+mod verdict;
 pub mod wire;
 mod world;
 
@@ -31,8 +34,9 @@ pub use cleaning::STOP_AFTER_SECONDS;
 pub use mode::{Intranet, Mode};
 pub use nodes::is_overdue;
 pub use pods::WAIT_CONTAINER;
+pub use refusal::{Refusal, refuse, unreadable};
 pub use rendezvous::config_map;
-pub use status::{Refusal, Urgency, refuse, unreadable, urgency};
+pub use status::{Urgency, urgency};
 pub use world::{Address, ConfigMapView, PodPhase, PodView, Seen, Trouble};
 
 use mode::finishing_roles;
@@ -196,8 +200,8 @@ pub fn plan(job: &PaddleJob, seen: &Seen, settings: &Settings, now: Timestamp) -
             // The watch will bring the job that these pods were made for.
         } else if let Some(verdict) = outcome(job, &roster) {
             carry_out(&mut plan, job, &roster, verdict, now);
-        } else if let Some(refusal) = status::fault(job) {
-            status::refuse(&mut plan, job, refusal, now);
+        } else if let Some(refusal) = refusal::fault(job) {
+            refusal::refuse(&mut plan, job, refusal, now);
         } else if let Some(verdict) = verdict(job, seen, &roster, now) {
             carry_out(&mut plan, job, &roster, verdict, now);
         } else {
@@ -233,22 +237,22 @@ fn carry_out(
     now: Timestamp,
 ) {
     match verdict {
-        Verdict::Complete => status::complete(plan, job, roster, now),
-        Verdict::Fail { reason, message } => status::fail(plan, job, roster, reason, message, now),
+        Verdict::Complete => verdict::complete(plan, job, roster, now),
+        Verdict::Fail { reason, message } => verdict::fail(plan, job, roster, reason, message, now),
         Verdict::Restart {
             reason,
             message,
             counts,
         } => {
-            status::restart(plan, job, reason, message, counts, now);
+            verdict::restart(plan, job, reason, message, counts, now);
         }
-        Verdict::Resize { message } => status::resize(plan, job, message, now),
+        Verdict::Resize { message } => verdict::resize(plan, job, message, now),
         Verdict::Suspend if job.status.as_ref().and_then(|s| s.phase) == Some(Phase::Suspended) => {
-            status::keep_suspended(plan, job);
+            verdict::keep_suspended(plan, job);
             let others = roster.old.iter().chain(&roster.surplus).copied();
             delete(plan, others.chain(roster.present()));
         }
-        Verdict::Suspend => status::suspend(plan, job, roster, now),
+        Verdict::Suspend => verdict::suspend(plan, job, roster, now),
     }
 }
 
@@ -328,7 +332,7 @@ fn proceed(
         .members
         .iter()
         .any(|member| member.succeeded && !member.is_recorded());
-    status::proceed(plan, job, roster, now);
+    phase::proceed(plan, job, roster, now);
     if let Some(until) = deadline::active_until(job) {
         plan.wake_at(until);
     }
@@ -361,7 +365,7 @@ fn delete<'a>(plan: &mut Plan, pods: impl Iterator<Item = &'a PodView>) {
 /// What remains to be done for a job that has ended.
 fn end(plan: &mut Plan, job: &PaddleJob, seen: &Seen, phase: Phase, now: Timestamp) {
     cleaning::clean(plan, &job.spec, phase, seen);
-    status::keep_ended(plan, now);
+    phase::keep_ended(plan, now);
     match deadline::kept_until(job) {
         // Somebody's finalizer may hold a job that was deleted before.
         Some(until) if until <= now => {

@@ -1,0 +1,173 @@
+//! The phase of a job on its way, and the conditions that say why it is there.
+
+use api::{PaddleJob, PaddleJobStatus, Phase};
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+
+use super::mode::Intranet;
+use super::roster::{Member, Roster};
+use super::status::{condition, observe, set};
+use super::world::{Address, PodView, Trouble};
+use super::{Event, Plan, scaling, validity};
+
+/// The status of a job on its way.
+pub(super) fn proceed(plan: &mut Plan, job: &PaddleJob, roster: &Roster<'_>, now: Timestamp) {
+    let old_phase = plan.status.phase;
+    let phase = phase(job, roster);
+    let resized = scaling::resized(job)
+        .map(|(role, from, to)| format!("{role} goes from {from} to {to} replicas"));
+    let resized: Vec<String> = resized.collect();
+    if old_phase.is_none() {
+        let misspelt = validity::misspelt(job).into_iter();
+        plan.events
+            .extend(misspelt.map(|told| Event::warning("Misspelt", told)));
+    } else if !resized.is_empty() {
+        plan.events
+            .push(Event::normal("Scaling", resized.join(", ")));
+    }
+    let status = &mut plan.status;
+    observe(status, job, roster);
+    status.phase = Some(phase);
+    if old_phase == Some(Phase::Suspended) {
+        set(
+            status,
+            job,
+            condition::SUSPENDED,
+            false,
+            "Resumed",
+            "spec.suspend is not true",
+            now,
+        );
+    }
+    status.start_time.get_or_insert(Time(now));
+    describe(status, job, roster, phase, now);
+}
+
+/// A job that has ended stays as it is.
+pub(super) fn keep_ended(plan: &mut Plan, now: Timestamp) {
+    // The Go operator wrote the time two passes after the phase.
+    plan.status.completion_time.get_or_insert(Time(now));
+}
+
+fn phase(job: &PaddleJob, roster: &Roster<'_>) -> Phase {
+    let old = job.status.as_ref().and_then(|status| status.phase);
+    let ready = roster.members.iter().all(Member::is_ready);
+    let scheduled = roster.members.iter().all(Member::is_scheduled);
+    let settled = roster.old.is_empty() && roster.surplus.is_empty();
+    match old {
+        _ if ready && settled => Phase::Running,
+        Some(Phase::Running | Phase::Scaling) if scaling::resized(job).next().is_some() => {
+            Phase::Scaling
+        }
+        Some(phase @ (Phase::Running | Phase::Scaling | Phase::Restarting)) => phase,
+        _ if scheduled => Phase::Starting,
+        _ => Phase::Pending,
+    }
+}
+
+/// Conditions of a job on its way: the first pod in trouble speaks for all.
+fn describe(
+    status: &mut PaddleJobStatus,
+    job: &PaddleJob,
+    roster: &Roster<'_>,
+    phase: Phase,
+    now: Timestamp,
+) {
+    let troubles = || {
+        roster
+            .present()
+            .filter_map(|pod| Some((pod, pod.trouble.as_deref()?)))
+    };
+    let unschedulable =
+        troubles().find(|(_, trouble)| matches!(trouble, Trouble::Unschedulable(_)));
+    let waiting = troubles().find(|(_, trouble)| matches!(trouble, Trouble::Waiting(..)));
+    let tell = |(pod, trouble): (&PodView, &Trouble)| format!("pod {}: {trouble}", pod.name);
+    let scheduled = roster.members.iter().all(Member::is_scheduled);
+    match unschedulable {
+        _ if scheduled => set(
+            status,
+            job,
+            condition::SCHEDULED,
+            true,
+            "AllScheduled",
+            "every pod has a node",
+            now,
+        ),
+        Some(told) => set(
+            status,
+            job,
+            condition::SCHEDULED,
+            false,
+            "Unschedulable",
+            tell(told),
+            now,
+        ),
+        None => set(
+            status,
+            job,
+            condition::SCHEDULED,
+            false,
+            "WaitingForNodes",
+            "not every pod has a node yet",
+            now,
+        ),
+    }
+    let v6 = roster
+        .present()
+        .find(|pod| pod.address == Some(Address::V6Only));
+    match (v6, waiting) {
+        (Some(pod), _) if Intranet::of(&job.spec) != Intranet::Service => {
+            let message = format!(
+                "pod {} has only an IPv6 address, and Paddle splits endpoints at ':'; use intranet: Service",
+                pod.name
+            );
+            set(
+                status,
+                job,
+                condition::RUNNING,
+                false,
+                "IPv6Only",
+                message,
+                now,
+            );
+        }
+        _ if phase == Phase::Running => {
+            set(
+                status,
+                job,
+                condition::RUNNING,
+                true,
+                "AllReady",
+                "every container is, or was, ready",
+                now,
+            );
+        }
+        (_, Some(told)) => set(
+            status,
+            job,
+            condition::RUNNING,
+            false,
+            "ContainerWaiting",
+            tell(told),
+            now,
+        ),
+        // What a verdict said of these phases stays.
+        _ if matches!(phase, Phase::Restarting | Phase::Scaling) => {}
+        _ => {
+            let message = if phase == Phase::Starting {
+                "every pod has a node; not every container is ready yet"
+            } else {
+                "not every pod has a node yet"
+            };
+            set(
+                status,
+                job,
+                condition::RUNNING,
+                false,
+                &phase.to_string(),
+                message,
+                now,
+            );
+        }
+    }
+}

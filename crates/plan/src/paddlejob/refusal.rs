@@ -1,0 +1,86 @@
+//! Why a job can't be started, and how the user learns of it.
+
+use api::{PaddleJob, PaddleJobStatus, Phase};
+use jiff::Timestamp;
+
+use super::status::{condition, set};
+use super::{Event, Plan, validity};
+
+/// Why a job can't be started.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Refusal {
+    /// One word: the reason of the condition and of the event.
+    pub reason: &'static str,
+    /// What was found and what would be right.
+    pub message: String,
+}
+
+/// What in the job itself keeps it from being started.
+pub(super) fn fault(job: &PaddleJob) -> Option<Refusal> {
+    let faults = validity::faults(job);
+    if !faults.is_empty() {
+        return Some(Refusal {
+            reason: "InvalidSpec",
+            message: faults.join("; "),
+        });
+    }
+    validity::unsupported(job).map(|message| Refusal {
+        reason: "NotSupported",
+        message,
+    })
+}
+
+/// Says why nothing is started; what runs already goes on. It is also how the
+/// controller tells that the API server refused a child.
+pub fn refuse(plan: &mut Plan, job: &PaddleJob, refusal: Refusal, now: Timestamp) {
+    let Refusal { reason, message } = refusal;
+    let status = &mut plan.status;
+    status.phase.get_or_insert(Phase::Pending);
+    status.observed_generation = job.metadata.generation;
+    // What the plan meant to say of this condition never became true.
+    status
+        .conditions
+        .retain(|c| c.type_ != condition::SCHEDULED);
+    let told = job.status.iter().flat_map(|status| &status.conditions);
+    let told = { told }.find(|c| c.type_ == condition::SCHEDULED);
+    if told.is_none_or(|c| c.reason != reason || c.message != message) {
+        plan.events.push(Event::warning(reason, message.clone()));
+    }
+    status.conditions.splice(0..0, told.cloned());
+    set(
+        status,
+        job,
+        condition::SCHEDULED,
+        false,
+        reason,
+        message,
+        now,
+    );
+}
+
+/// The status of a job that can't be read at all.
+pub fn unreadable(
+    old: Option<PaddleJobStatus>,
+    generation: Option<i64>,
+    error: &str,
+    now: Timestamp,
+) -> Plan {
+    let mut plan = Plan {
+        status: old.clone().unwrap_or_default(),
+        ..Plan::default()
+    };
+    let mut job = PaddleJob::new("", api::PaddleJobSpec::default());
+    job.metadata.generation = generation;
+    job.status = old;
+    let message = format!("the object does not fit its schema: {error}");
+    refuse(
+        &mut plan,
+        &job,
+        Refusal {
+            reason: "InvalidSpec",
+            message,
+        },
+        now,
+    );
+    plan
+}
