@@ -416,9 +416,10 @@ fn words(error: &kube::Error) -> String {
     }
 }
 
-/// Gone, or replaced by another object of the same name: nothing to be done.
+/// Gone: nothing to be done. A conflict does not say so: it may be that another
+/// object has the name now, but also that somebody else wrote to this one.
 fn is_gone(error: &kube::Error) -> bool {
-    matches!(code(error), Some(404 | 409))
+    code(error) == Some(404)
 }
 
 fn taken(kind: &str, namespace: &str, name: &str) -> Refusal {

@@ -38,7 +38,9 @@ impl Error {
 
     /// Somebody else wrote meanwhile.
     pub fn is_conflict(&self) -> bool {
-        matches!(self, Error::Publish(error) if code(error) == Some(409))
+        let (Error::Observe(error) | Error::Apply { source: error, .. } | Error::Publish(error)) =
+            self;
+        code(error) == Some(409)
     }
 }
 
