@@ -292,9 +292,10 @@ impl<V> Inner<V> {
     /// forgotten too, since events that would have shown them may be lost;
     /// at worst a request is repeated.
     fn replace(&mut self) -> Vec<(String, Owner)> {
-        let mut concerned: HashSet<(String, Owner)> = self
-            .seen
-            .values()
+        let written = self.written.values().flat_map(HashMap::values);
+        let known = written.map(|written| &written.child);
+        let mut concerned: HashSet<(String, Owner)> = known
+            .chain(self.seen.values())
             .map(|child| (child.namespace.clone(), child.owner.clone()))
             .collect();
         self.seen.clear();
@@ -348,6 +349,16 @@ mod tests {
         cache.apply(Event::Apply(child(7)));
         cache.apply(Event::Apply(child(8)));
         assert_eq!(shown(&cache), (vec![8], 0));
+    }
+
+    #[test]
+    fn a_list_concerns_those_whose_writes_it_does_not_show() {
+        let cache = Cache::default();
+        cache.note_written(child(5));
+        cache.apply(Event::Init);
+        let concerned = cache.apply(Event::InitDone);
+        assert_eq!(shown(&cache), (vec![], 0));
+        assert_eq!(concerned, [("n".to_owned(), child(5).owner)]);
     }
 
     #[test]
