@@ -304,11 +304,22 @@ impl Target<'_> {
     }
 
     async fn delete_pod(&self, pod: &Deletion) -> Result<(), Error> {
+        let resource_version = if pod.unless_scheduled {
+            let known = self.context.pods.of(identity(&self.job.metadata.uid));
+            let known = known.seen.iter().find(|child| child.uid == pod.uid);
+            let Some(known) = known.filter(|child| !child.view.is_scheduled()) else {
+                // It got a node, or is gone: the next pass is on its way.
+                return Ok(());
+            };
+            Some(known.version.clone())
+        } else {
+            None
+        };
         let params = DeleteParams {
             grace_period_seconds: pod.force.then_some(0),
             preconditions: Some(Preconditions {
                 uid: Some(pod.uid.clone()),
-                resource_version: None,
+                resource_version,
             }),
             ..DeleteParams::default()
         };

@@ -32,7 +32,10 @@ pub fn clean(plan: &mut Plan, spec: &PaddleJobSpec, phase: Phase, seen: &Seen) {
     for pod in present.filter(|pod| pod.is_active()) {
         if !pod.is_scheduled() {
             // No log to keep, and it would be scheduled some day.
-            plan.pods_deleted.push(Deletion::of(pod));
+            plan.pods_deleted.push(Deletion {
+                unless_scheduled: true,
+                ..Deletion::of(pod)
+            });
         } else if is_to_be_stopped(pod) {
             plan.pods_stopped.push(Deletion::of(pod));
         }

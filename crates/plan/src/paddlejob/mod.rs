@@ -100,6 +100,8 @@ pub struct Deletion {
     pub uid: String,
     /// Without waiting for its node.
     pub force: bool,
+    /// Only if it has no node yet, which the cache may be late to show.
+    pub unless_scheduled: bool,
 }
 
 impl Deletion {
@@ -108,6 +110,7 @@ impl Deletion {
             name: pod.name.clone(),
             uid: pod.uid.clone(),
             force: false,
+            unless_scheduled: false,
         }
     }
 }
