@@ -191,5 +191,9 @@ fn published_address(member: &Member<'_>) -> Option<String> {
 
 fn servers_started(roster: &Roster<'_>) -> bool {
     let mut servers = roster.role(Role::Ps).peekable();
-    servers.peek().is_some() && servers.all(|member| member.pod.is_some_and(|pod| pod.started))
+    // One that is done has run, and its pod may be gone.
+    let has_started = |member: &Member<'_>| {
+        member.state() == State::Done || member.pod.is_some_and(|pod| pod.started)
+    };
+    servers.peek().is_some() && servers.all(has_started)
 }
