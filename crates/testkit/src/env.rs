@@ -31,6 +31,7 @@ pub struct Env {
     pub kubelet: Kubelet,
     /// The clock of the manager.
     pub clock: Clock,
+    /// How managers reach the same API, each by connections of its own.
     config: kube::Config,
     /// The manager looks at all namespaces.
     watches_all: bool,
@@ -41,9 +42,13 @@ pub struct Env {
 
 impl Env {
     /// Makes a namespace and starts a manager for it, or for all of them.
-    pub async fn start(config: &kube::Config, name: &str, watches_all: bool) -> Result<Env> {
-        let client = Client::try_from(config.clone())?;
-        let env = Env::without_manager(client, config, name, watches_all).await?;
+    pub async fn start(
+        client: &Client,
+        config: &kube::Config,
+        name: &str,
+        watches_all: bool,
+    ) -> Result<Env> {
+        let env = Env::without_manager(client.clone(), config, name, watches_all).await?;
         env.start_manager().await?;
         Ok(env)
     }

@@ -45,6 +45,7 @@ fn main() -> Result<ExitCode> {
 
 /// What the scenarios share.
 struct Stage {
+    client: Client,
     config: Config,
     /// Two runs on one cluster do not meet.
     run: String,
@@ -63,9 +64,11 @@ impl Stage {
             .with_context(|| format!("{VARIABLE} is {}", Path::new(&path).display()))?;
         let options = KubeConfigOptions::default();
         let config = Config::from_custom_kubeconfig(kubeconfig, &options).await?;
-        install_crds(&Client::try_from(config.clone())?).await?;
+        let client = Client::try_from(config.clone())?;
+        install_crds(&client).await?;
         let seconds = SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs();
         Ok(Stage {
+            client,
             config,
             run: format!("{:05x}", seconds % 0x10_0000),
             alone: RwLock::default(),
@@ -75,13 +78,14 @@ impl Stage {
     fn play(&self, handle: &Handle, scenario: &Scenario) -> Result<(), Failed> {
         let name = scenario.name.replace("::", "-").replace('_', "-");
         let namespace = format!("{name}-{}", self.run);
+        let play = || scenarios::run(scenario, &self.client, &self.config, &namespace);
         let played = handle.block_on(async {
             if scenario.exclusive {
                 let _alone = self.alone.write().await;
-                scenarios::run(scenario, &self.config, &namespace).await
+                play().await
             } else {
                 let _beside = self.alone.read().await;
-                scenarios::run(scenario, &self.config, &namespace).await
+                play().await
             }
         });
         played.map_err(|error| format!("{error:#}").into())

@@ -9,6 +9,7 @@ use api::Phase;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use k8s_openapi::api::core::v1::Pod;
+use kube::{Client, Config};
 
 use crate::builders::JobBuilder;
 use crate::{Env, Job};
@@ -92,8 +93,13 @@ const fn is_exclusive(name: &str) -> bool {
 ///
 /// # Errors
 /// Says what was wrong, and how everything looked then.
-pub async fn run(scenario: &Scenario, config: &kube::Config, namespace: &str) -> Result<()> {
-    let env = Env::start(config, namespace, scenario.exclusive).await?;
+pub async fn run(
+    scenario: &Scenario,
+    client: &Client,
+    config: &Config,
+    namespace: &str,
+) -> Result<()> {
+    let env = Env::start(client, config, namespace, scenario.exclusive).await?;
     let played = AssertUnwindSafe((scenario.play)(&env)).catch_unwind().await;
     let played = played
         .unwrap_or_else(|panic| {
