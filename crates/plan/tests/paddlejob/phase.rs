@@ -260,6 +260,16 @@ fn parameter_servers_that_still_run_count_as_succeeded() {
     assert_eq!(plan.told(), ["Completed"]);
 }
 
+/// Servers never end by themselves, but where there is nothing else, they count.
+#[test]
+fn a_job_of_servers_completes_with_them() {
+    let job = job("a").ps(2).running();
+    let one = seen(&job, Pod::ready).pod("ps-0", Pod::succeeded);
+    assert_eq!(job.plan(&one).phase(), Phase::Running);
+    let both = one.pod("ps-1", Pod::succeeded);
+    assert_eq!(job.plan(&both).phase(), Phase::Completed);
+}
+
 /// A pod that is done is not missed, even when somebody has deleted it.
 #[test]
 fn what_succeeded_once_is_done() {

@@ -101,6 +101,20 @@ fn keys_of_earlier_attempts_go() {
     assert!(data.contains_key("PADDLE_OPERATOR_0a1b2c3d_1_1"));
 }
 
+/// In Service mode a key is published before its pod is seen: taken back, it
+/// would keep the pod from starting.
+#[test]
+fn the_key_of_a_pod_that_is_being_created_stays() {
+    let new = job("a").workers(1).service();
+    let first = new.plan(&nothing());
+    let told = new.status(|status| *status = first.status.clone());
+    let seen = nothing()
+        .creating("a-worker-0")
+        .config_map(first.config_map.unwrap())
+        .services(&["a-worker-0"]);
+    assert!(told.plan(&seen).is_idle());
+}
+
 /// The address of a worker that is done and deleted stays: others may still
 /// start, and look for it at its place in the list.
 #[test]
@@ -134,6 +148,13 @@ fn workers_may_start_when_every_server_has() {
     assert!(!has_key(&one));
     let both = one.clone().pod("ps-1", Pod::started);
     assert!(has_key(&both));
+    // One that has ended has started, also when its pod is gone.
+    let done = job.clone().succeeded("ps-1");
+    let data = done.plan(&one.clone().pod("ps-1", Pod::succeeded));
+    assert!(data.config_map.unwrap().contains_key(FIRST_SERVERS_KEY));
+    let lists = job.plan(&one).config_map.unwrap();
+    let data = done.plan(&one.clone().without("ps-1").config_map(lists));
+    assert!(data.config_map.unwrap().contains_key(FIRST_SERVERS_KEY));
     // Once said, it stays said: a server that is started again is not new.
     let data = job.plan(&both).config_map.unwrap();
     let again = one.config_map(data);

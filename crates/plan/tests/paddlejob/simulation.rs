@@ -18,6 +18,8 @@ use crate::support::{Job, job, seconds};
 /// Something that happens. Numbers choose among the pods that it can happen to.
 #[derive(Clone, Debug)]
 enum Act {
+    /// Everything moves on by one.
+    Round,
     // The manager and its caches.
     Pass,
     LazyPass,
@@ -68,6 +70,7 @@ fn on(
 
 fn perform(world: &mut World, act: &Act) {
     match *act {
+        Act::Round => world.round(),
         Act::Pass => drop(world.pass()),
         Act::LazyPass => drop(world.pass_with(Counts::PutOff, None)),
         Act::FailedPass(writes) => drop(world.pass_with(Counts::Write, Some(writes))),
@@ -123,9 +126,10 @@ fn kinds() -> impl Strategy<Value = Kind> {
 fn machinery() -> impl Strategy<Value = Act> {
     let i = 0..4_usize;
     prop_oneof![
-        12 => Just(Act::Pass),
+        6 => Just(Act::Round),
+        9 => Just(Act::Pass),
         3 => Just(Act::LazyPass),
-        2 => (0..6_usize).prop_map(Act::FailedPass),
+        4 => (0..6_usize).prop_map(Act::FailedPass),
         1 => (0..6_usize).prop_map(Act::CrashedPass),
         1 => Just(Act::Restart),
         8 => kinds().prop_map(Act::Deliver),
@@ -420,7 +424,7 @@ fn is_clean(world: &World) -> Result<(), TestCaseError> {
         spec.clean_pod_policy.as_deref(),
         Some("Never" | "OnFailure")
     );
-    prop_assert_eq!(world.pods.is_empty(), !keeps);
+    prop_assert!(keeps || world.pods.is_empty());
     prop_assert!(world.pods.values().all(|pod| !pod.is_active()));
     Ok(())
 }
@@ -438,7 +442,7 @@ fn a_job_costs_few_writes() {
     for (case, job) in cases {
         let pods = job.wanted().len();
         let mut world = World::new(&job, Habits::default());
-        while world.phase() != Some(Phase::Running) {
+        for _ in 0..10 * pods {
             world.deliver_all();
             let plan = world.pass_with(Counts::PutOff, None);
             assert!(plan.is_some_and(|plan| plan.events.is_empty()), "{case}");
@@ -446,6 +450,7 @@ fn a_job_costs_few_writes() {
             world.pass_with(Counts::PutOff, None);
             world.move_one();
         }
+        assert_eq!(world.phase(), Some(Phase::Running), "{case}");
         let writes = |what| world.writes.get(what).copied().unwrap_or(0);
         assert_eq!(writes("pod"), pods, "{case}");
         assert!(writes("wake") <= pods, "{case}: {:?}", world.writes);

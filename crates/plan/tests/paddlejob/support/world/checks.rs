@@ -70,6 +70,34 @@ impl World {
         self.check_same_lists(pod, &job, &data);
     }
 
+    /// Who waits for the parameter servers waits for those of his own attempt.
+    pub(super) fn check_wait(&mut self, pod: &Pod) {
+        let Some(job) = self.job.clone() else { return };
+        let is_ours = job.metadata.uid.as_ref() == Some(&pod.owner);
+        let data = self.config_map.as_ref().map(|map| map.view.clone());
+        let data = data.unwrap_or_default();
+        if !is_ours || pod.role == Role::Ps || Intranet::of(&job.spec) != Intranet::PodIp {
+            return;
+        }
+        let servers = self.pods.values().filter(|server| {
+            server.role == Role::Ps
+                && server.owner == pod.owner
+                && server.attempt == pod.attempt
+                && server.is_active()
+                && server.ip.is_some()
+        });
+        let wrong: Vec<String> = servers
+            .filter(|server| {
+                let ip = server.ip.map(|ip| ip.to_string());
+                listed(&data, Role::Ps, server.rank) != ip.as_deref()
+            })
+            .map(|server| format!("{} waits for another server than {}", pod.name, server.name))
+            .collect();
+        for fault in wrong {
+            self.fault(fault);
+        }
+    }
+
     /// The lists hold the addresses that the pods of this attempt have now.
     fn check_addresses(&mut self, pod: &Pod, job: &PaddleJob, data: &BTreeMap<String, String>) {
         let mut faults = Vec::new();

@@ -74,6 +74,7 @@ impl World {
         let pod = self.pods[name].clone();
         if pod.init == Some(Container::Waiting) {
             self.note(format!("{name} waits for its peers"));
+            self.check_wait(&pod);
             self.change(name, |pod| pod.init = Some(Container::Running));
             return;
         }

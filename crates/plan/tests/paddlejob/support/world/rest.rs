@@ -46,6 +46,13 @@ impl World {
         self.fault("the job does not settle");
     }
 
+    /// The caches catch up, a pass is made, and all that can move moves once.
+    pub fn round(&mut self) {
+        self.deliver_all();
+        self.pass();
+        self.move_all();
+    }
+
     /// Kubelets try again what they could not start before; whether that helps.
     fn end_back_off(&mut self) -> bool {
         let lazy = std::mem::replace(&mut self.habits.lazy_kubelet, false);
