@@ -126,20 +126,22 @@ pub fn is_gloo(key: &str) -> bool {
 
 /// The host of the pod with `rank` in a list of endpoints that was written before.
 pub fn listed_host(data: &BTreeMap<String, String>, role: Role, rank: i32) -> Option<String> {
-    let endpoint = endpoints(data, role)?.nth(usize::try_from(rank).ok()?)?;
+    let endpoints = data.get(list_of(role)?)?;
+    let endpoint = endpoints.split(',').nth(usize::try_from(rank).ok()?)?;
     Some(endpoint.rsplit_once(':')?.0.to_owned())
 }
 
-/// How many pods of a role a list that was written before has.
+/// How many pods of a role the lists have that were written before.
 pub fn listed_size(data: &BTreeMap<String, String>, role: Role) -> Option<i32> {
-    i32::try_from(endpoints(data, role)?.count()).ok()
+    let endpoints = data.get(list_of(role)?);
+    i32::try_from(endpoints.map_or(0, |list| list.split(',').count())).ok()
 }
 
-fn endpoints(data: &BTreeMap<String, String>, role: Role) -> Option<std::str::Split<'_, char>> {
-    let key = match role {
-        Role::Ps => SERVERS_KEY,
-        Role::Worker => TRAINERS_KEY,
-        Role::Heter => return None,
-    };
-    Some(data.get(key)?.split(','))
+/// The key of the list of endpoints of a role.
+const fn list_of(role: Role) -> Option<&'static str> {
+    match role {
+        Role::Ps => Some(SERVERS_KEY),
+        Role::Worker => Some(TRAINERS_KEY),
+        Role::Heter => None,
+    }
 }

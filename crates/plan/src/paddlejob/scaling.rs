@@ -32,10 +32,12 @@ pub fn resized(job: &PaddleJob) -> impl Iterator<Item = (Role, i32, i32)> + '_ {
         .as_ref()
         .filter(|status| status.start_time.is_some());
     Role::ALL.into_iter().filter_map(move |role| {
-        // Zero: the Go operators did not write it down.
-        let from = status?.role(role).map_or(0, |role| role.replicas);
+        let status = status?;
+        let from = status.role(role).map_or(0, |role| role.replicas);
         let to = replicas(&job.spec, role);
-        (from != to && from != 0).then_some((role, from, to))
+        // The Go operators did not write replicas down, nor an attempt.
+        let is_known = from != 0 || status.attempt.is_some();
+        (from != to && is_known).then_some((role, from, to))
     })
 }
 
