@@ -144,6 +144,8 @@ fn a_worker_of_a_ps_job_is_replaced_alone() {
         };
         assert_eq!(plan.deleted(), want_deleted, "{how}");
         assert_eq!(plan.created(), want_created, "{how}");
+        let want_told: &[&str] = if how == "gone" { &["PodReplaced"] } else { &[] };
+        assert_eq!(plan.told(), want_told, "{how}");
     }
 }
 
@@ -242,6 +244,27 @@ fn a_size_that_can_not_change_restarts_the_whole_job() {
     }
 }
 
+/// Workers that run know nothing of servers that come later, nor of another
+/// mode.
+#[test]
+fn a_role_that_comes_or_goes_restarts_the_whole_job() {
+    let collective = job("a").workers(2).running().attempt(0);
+    let grown = collective.clone().ps(1);
+    let plan = grown.plan(&seen(&collective, Pod::ready));
+    is_only_written_down(&plan);
+    assert_eq!(plan.phase(), Phase::Scaling);
+    assert_eq!(
+        plan.condition("Running"),
+        "False Scaling: ps goes from 0 to 1 replicas; the job starts again at the new size"
+    );
+    let ps = job("a").ps(1).workers(2).running().attempt(0);
+    let shrunk = ps.clone().spec(|spec| spec.ps = None);
+    let plan = shrunk.plan(&seen(&ps, Pod::ready));
+    is_only_written_down(&plan);
+    assert_eq!(plan.phase(), Phase::Scaling);
+    assert_eq!(plan.status.ps, None);
+}
+
 #[test]
 fn workers_of_a_ps_job_come_and_go() {
     let running = job("a").ps(1).workers(3).running();
@@ -273,10 +296,14 @@ fn lists_of_another_size_are_a_size_too() {
     let published = new.plan(&nothing()).config_map.unwrap();
     let grown = new.scaled(Role::Worker, 3);
     let all = seen(&grown, Pod::started).without("worker-2");
-    let plan = grown.plan(&all.config_map(published));
+    let plan = grown.plan(&all.clone().config_map(published.clone()));
     assert_eq!(plan.phase(), Phase::Scaling);
     assert_eq!(plan.status.attempt, Some(1));
     assert!(plan.created().is_empty());
+    // A role that they do not have at all is another size as well.
+    let served = grown.scaled(Role::Worker, 2).ps(1);
+    let plan = served.plan(&all.without("worker-1").config_map(published));
+    assert_eq!(plan.phase(), Phase::Scaling);
 }
 
 #[test]

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeSet;
 
-use api::{PaddleJobSpec, Phase, Role};
+use api::{PaddleJobSpec, Phase, Role, RoleSpec};
 use plan::paddlejob::Intranet;
 use proptest::prelude::*;
 use proptest::sample::select;
@@ -98,13 +98,13 @@ fn perform(world: &mut World, act: &Act) {
         Act::Vanish(i) => on(world, World::all, i, World::vanish),
         Act::KillNode(i) => on(world, World::all, i, World::kill_node),
         Act::Scale(role, to) => world.edit(|job| {
-            let spec = match role {
-                Role::Ps => &mut job.spec.ps,
-                _ => &mut job.spec.worker,
-            };
-            // A role can't be added: that is another job.
-            if let Some(spec) = spec {
-                spec.replicas = to;
+            let wanted = job.spec.worker.clone().map(|worker| RoleSpec {
+                replicas: to,
+                ..worker
+            });
+            match role {
+                Role::Ps => job.spec.ps = wanted.filter(|_| to > 0),
+                _ => job.spec.worker = wanted,
             }
         }),
         Act::Suspend(suspend) => world.edit(|job| job.spec.suspend = Some(suspend)),
@@ -163,7 +163,8 @@ fn disruptions() -> impl Strategy<Value = Act> {
 fn wishes() -> impl Strategy<Value = Act> {
     prop_oneof![
         3 => (1..=3).prop_map(|to| Act::Scale(Role::Worker, to)),
-        1 => (1..=2).prop_map(|to| Act::Scale(Role::Ps, to)),
+        // None at all makes it a Collective job.
+        1 => (0..=2).prop_map(|to| Act::Scale(Role::Ps, to)),
         2 => any::<bool>().prop_map(Act::Suspend),
         1 => (0..3).prop_map(Act::Harmless),
     ]

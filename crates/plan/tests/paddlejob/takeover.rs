@@ -108,6 +108,31 @@ fn a_replaced_worker_listens_where_its_peers_do() {
     assert!(data.contains_key(key));
 }
 
+/// It took an unset withGloo for 0: the lists of its jobs get no gloo later,
+/// and keep what they have.
+#[test]
+fn its_gloo_stays_as_it_is() {
+    let job = left_behind(1, 2);
+    let key = "PADDLE_OPERATOR_0a1b2c3d_0_1_uid-of-a";
+    let reborn = |p: Pod| p.edit(|p| (p.attempt, p.key) = (Some(0), Some(key.to_owned())));
+    let gloo = |with: &[(&str, &str)]| {
+        let mut written = go_map();
+        written.extend(map(with));
+        let seen = seen(&job, legacy)
+            .pod("worker-1", |p| reborn(p).addressed())
+            .config_map(written);
+        let data = job.plan(&seen).config_map.unwrap();
+        data.keys().filter(|key| key.contains("GLOO")).count()
+    };
+    assert_eq!(gloo(&[]), 0);
+    let with = [
+        ("PADDLE_WITH_GLOO", "1"),
+        ("PADDLE_GLOO_RENDEZVOUS", "3"),
+        ("PADDLE_GLOO_HTTP_ENDPOINT", "10.0.1.1:41252"),
+    ];
+    assert_eq!(gloo(&with), 3);
+}
+
 #[test]
 fn a_lost_worker_of_a_collective_job_starts_it_again_on_our_port() {
     let job = left_behind(0, 2);

@@ -150,6 +150,13 @@ fn what_runs_goes_on_when_the_spec_is_broken() {
 }
 
 #[test]
+fn what_is_done_is_done_under_a_broken_spec_too() {
+    let broken = job("a").ps(1).workers(1).running().deadline(0);
+    let done = seen(&broken, Pod::ready).pod("worker-0", Pod::succeeded);
+    assert_eq!(broken.plan(&done).phase(), Phase::Completed);
+}
+
+#[test]
 fn words_that_nobody_knows_are_told_once() {
     let misspelt = job("a")
         .workers(1)
