@@ -175,6 +175,29 @@ fn programs() -> impl Strategy<Value = Act> {
     prop_oneof![i.clone().prop_map(Act::Succeed), i.prop_map(Act::Fail),]
 }
 
+/// What matters while pods look for each other: addresses that come one by
+/// one, pods that vanish and come back, statuses that do not get through.
+fn rendezvous() -> impl Strategy<Value = Act> {
+    let i = 0..4_usize;
+    prop_oneof![
+        5 => Just(Act::Round),
+        5 => Just(Act::Pass),
+        5 => (0..6_usize).prop_map(Act::FailedPass),
+        2 => Just(Act::LazyPass),
+        1 => Just(Act::Restart),
+        4 => Just(Act::CatchUp(Kind::Job)),
+        6 => Just(Act::CatchUp(Kind::Pod)),
+        2 => Just(Act::Deliver(Kind::Pod)),
+        4 => i.clone().prop_map(Act::Schedule),
+        6 => i.clone().prop_map(Act::Address),
+        6 => i.clone().prop_map(Act::Start),
+        5 => i.clone().prop_map(Act::Vanish),
+        1 => i.prop_map(Act::KillNode),
+        2 => (1..=3).prop_map(|to| Act::Scale(Role::Worker, to)),
+        2 => (0..9).prop_map(Act::Harmless),
+    ]
+}
+
 fn stories(act: impl Strategy<Value = Act>) -> impl Strategy<Value = Vec<Act>> {
     prop::collection::vec(act, 0..120)
 }
@@ -326,6 +349,25 @@ proptest! {
         let phase = world.phase().unwrap();
         let rest = [Phase::Running, Phase::Suspended, Phase::Completed, Phase::Failed];
         prop_assert!(rest.contains(&phase), "{phase}\n{}", world.diary.join("\n"));
+    }
+
+    /// While everything about addresses goes wrong, no container starts with a
+    /// list that is not right for it.
+    #[test]
+    fn no_container_starts_with_an_old_list(
+        ps in 0..=1,
+        workers in 1..=3,
+        habits in habits(),
+        is_new in any::<bool>(),
+        story in stories(rendezvous()),
+    ) {
+        let job = job("a").workers(workers);
+        let job = if ps > 0 { job.ps(ps) } else { job };
+        let mut world = live(&job, habits, is_new, &story);
+        no_faults(&world)?;
+        world.settle();
+        no_faults(&world)?;
+        is_as_wanted(&world)?;
     }
 
     /// Pods are taken away, the user changes his mind, the manager dies, and

@@ -325,7 +325,7 @@ fn any_seen() -> BoxedStrategy<Seen> {
 
 proptest! {
     #![proptest_config(ProptestConfig {
-        cases: 1500,
+        cases: 800,
         failure_persistence: None,
         ..ProptestConfig::default()
     })]
