@@ -5,11 +5,17 @@ use std::borrow::Cow;
 use api::{PaddleJob, PaddleJobStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Resource;
+use serde::de::{DeserializeOwned, Error as _};
 use serde::{Deserialize, Deserializer};
-use serde_json::Value;
+use serde_json::value::RawValue;
+
+use super::wire::slim_meta;
 
 /// The annotation in which kubectl keeps a copy of the whole object.
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
+
+/// So much of a path is named.
+const MAX_PATH: usize = 200;
 
 /// A job, or what is left of one that does not fit its type. One bad object
 /// must not stop the watch that carries the others.
@@ -32,32 +38,76 @@ pub struct BadJob {
     pub error: String,
 }
 
+/// The parts of a job, not looked into. A parser of JSON gives up at a certain
+/// depth; here it would give up on the whole list or watch, and one job in one
+/// namespace would stop those of all.
+#[derive(Deserialize)]
+struct Parts<'a> {
+    #[serde(deserialize_with = "slim_meta")]
+    metadata: ObjectMeta,
+    #[serde(borrow)]
+    spec: Option<&'a RawValue>,
+    #[serde(borrow)]
+    status: Option<&'a RawValue>,
+}
+
 impl<'de> Deserialize<'de> for StoredJob {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let mut value = Value::deserialize(deserializer)?;
+        let raw = Box::<RawValue>::deserialize(deserializer)?;
+        let Parts {
+            mut metadata,
+            spec,
+            status,
+        } = serde_json::from_str(raw.get()).map_err(D::Error::custom)?;
         // What nobody reads here would be most of the memory.
-        if let Some(metadata) = value.get_mut("metadata").and_then(Value::as_object_mut) {
-            metadata.remove("managedFields");
-            if let Some(annotations) = metadata
-                .get_mut("annotations")
-                .and_then(Value::as_object_mut)
-            {
-                annotations.remove(LAST_APPLIED);
+        if let Some(annotations) = &mut metadata.annotations {
+            annotations.remove(LAST_APPLIED);
+        }
+        let (spec, status) = (read(spec, "spec"), read(status, "status"));
+        Ok(match (spec, status) {
+            (Ok(Some(spec)), Ok(status)) => {
+                let mut job = PaddleJob::new("", spec);
+                (job.metadata, job.status) = (metadata, status);
+                StoredJob::Good(Box::new(job))
             }
-        }
-        match PaddleJob::deserialize(&value) {
-            Ok(job) => Ok(StoredJob::Good(Box::new(job))),
-            Err(error) => Ok(StoredJob::Bad(Box::new(BadJob {
-                metadata: part(&value, "metadata").unwrap_or_default(),
-                status: part(&value, "status"),
-                error: error.to_string(),
-            }))),
-        }
+            (spec, status) => {
+                let missing = || "spec is missing".to_owned();
+                let error = spec.err().or(status.clone().err()).unwrap_or_else(missing);
+                StoredJob::Bad(Box::new(BadJob {
+                    metadata,
+                    status: status.unwrap_or_default(),
+                    error,
+                }))
+            }
+        })
     }
 }
 
-fn part<T: serde::de::DeserializeOwned>(value: &Value, key: &str) -> Option<T> {
-    T::deserialize(value.get(key)?).ok()
+/// Reads a part of a job, if it is there; an error names the field.
+fn read<T: DeserializeOwned>(part: Option<&RawValue>, name: &str) -> Result<Option<T>, String> {
+    let Some(part) = part.filter(|part| part.get() != "null") else {
+        return Ok(None);
+    };
+    let mut json = serde_json::Deserializer::from_str(part.get());
+    serde_path_to_error::deserialize(&mut json)
+        .map(Some)
+        .map_err(|error| {
+            let (path, found) = (error.path().to_string(), error.inner().to_string());
+            // Nobody sees the text in which this would be the position.
+            let found = found
+                .rsplit_once(" at line ")
+                .map_or(found.as_str(), |all| all.0);
+            match path.as_str() {
+                "." => format!("{name}: {found}"),
+                path => format!("{name}.{}: {found}", cut(path)),
+            }
+        })
+}
+
+/// A path may lead deep down.
+fn cut(path: &str) -> &str {
+    path.get(..path.floor_char_boundary(MAX_PATH))
+        .unwrap_or_default()
 }
 
 impl Resource for StoredJob {
@@ -118,6 +168,34 @@ mod tests {
         assert_eq!(bad.metadata.name.as_deref(), Some("a"));
         assert_eq!(bad.metadata.managed_fields, None);
         assert_eq!(bad.status.unwrap().phase, Some(api::Phase::Running));
-        assert!(bad.error.contains("two"), "{}", bad.error);
+        assert_eq!(
+            bad.error,
+            "spec.worker.replicas: invalid type: string \"two\", expected i32"
+        );
+    }
+
+    #[test]
+    #[expect(clippy::unwrap_used, clippy::panic, reason = "a test may fail")]
+    fn a_job_too_deep_to_read_spoils_no_list() {
+        let deep = format!("{}1{}", r#"{"a":"#.repeat(9_000), "}".repeat(9_000));
+        let template = format!(r#"{{"spec": {{"containers": [], "unknown": {deep}}}}}"#);
+        let spec = format!(r#"{{"worker": {{"replicas": 1, "template": {template}}}}}"#);
+        let meta = format!(r#"{{"name": "a", "managedFields": [{{"fieldsV1": {deep}}}]}}"#);
+        let list = format!(
+            r#"{{"apiVersion": "v1", "kind": "List", "metadata": {{}}, "items": [
+                {{"metadata": {meta}, "spec": {spec}}}, {{"metadata": {{}}, "spec": {{}}}}]}}"#
+        );
+        let list: kube::core::ObjectList<StoredJob> = serde_json::from_str(&list).unwrap();
+        let [StoredJob::Bad(bad), StoredJob::Good(_)] = list.items.as_slice() else {
+            panic!("{:?}", list.items)
+        };
+        assert_eq!(bad.metadata.name.as_deref(), Some("a"));
+        assert!(
+            bad.error.starts_with("spec.worker.template"),
+            "{}",
+            bad.error
+        );
+        assert!(bad.error.contains("recursion limit"), "{}", bad.error);
+        assert!(bad.error.len() < 300, "{}", bad.error);
     }
 }

@@ -70,7 +70,9 @@ impl IntoChild<()> for WireService {
 }
 
 /// Reads metadata without `managedFields`, which are most of it.
-fn slim_meta<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ObjectMeta, D::Error> {
+pub(super) fn slim_meta<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<ObjectMeta, D::Error> {
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]
     struct Slim {
@@ -78,9 +80,12 @@ fn slim_meta<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ObjectMeta, D
         namespace: Option<String>,
         uid: Option<String>,
         resource_version: Option<String>,
+        generation: Option<i64>,
         labels: Option<BTreeMap<String, String>>,
         annotations: Option<BTreeMap<String, String>>,
         owner_references: Option<Vec<OwnerReference>>,
+        finalizers: Option<Vec<String>>,
+        creation_timestamp: Option<Time>,
         deletion_timestamp: Option<Time>,
     }
     Slim::deserialize(deserializer).map(|slim| ObjectMeta {
@@ -88,9 +93,12 @@ fn slim_meta<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ObjectMeta, D
         namespace: slim.namespace,
         uid: slim.uid,
         resource_version: slim.resource_version,
+        generation: slim.generation,
         labels: slim.labels,
         annotations: slim.annotations,
         owner_references: slim.owner_references,
+        finalizers: slim.finalizers,
+        creation_timestamp: slim.creation_timestamp,
         deletion_timestamp: slim.deletion_timestamp,
         ..ObjectMeta::default()
     })
