@@ -99,7 +99,9 @@ fn metadata(
     name: &str,
     mut metadata: Map<String, Value>,
 ) -> Map<String, Value> {
-    // The template's name and namespace are not the pod's: every rank has its own.
+    // The rest of the template's metadata can't be the pod's: every rank has a
+    // name of its own, and the API server refuses a uid or a version.
+    metadata.retain(|key, _| ["annotations", "finalizers", "labels"].contains(&key.as_str()));
     metadata.insert("name".into(), name.into());
     metadata.insert("namespace".into(), json!(job.metadata.namespace));
     metadata.insert("ownerReferences".into(), json!([owner(job)]));
