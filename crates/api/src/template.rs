@@ -21,6 +21,11 @@ impl PodTemplate {
     pub fn to_json(&self) -> Value {
         serde_json::from_str(&self.0).unwrap_or_default()
     }
+
+    /// How long its text is, in bytes.
+    pub const fn size(&self) -> usize {
+        self.0.len()
+    }
 }
 
 impl From<Value> for PodTemplate {

@@ -42,6 +42,10 @@ pub use world::{Address, ConfigMapView, PodPhase, PodView, Seen, Trouble};
 use mode::finishing_roles;
 use roster::{Roster, State};
 
+/// How many bytes of templates become pods in one pass: enough for 2,000 pods of
+/// an ordinary one, and not for 2,000 copies of the largest that can be stored.
+const BIRTHS: usize = 8 << 20;
+
 /// How the operator was started, as far as decisions depend on it.
 #[derive(Clone, Debug, Default)]
 pub struct Settings {
@@ -341,7 +345,8 @@ fn proceed(
     }
 }
 
-/// The pods to be made now, with the keys that they require.
+/// The pods to be made now, with the keys that they require: all of them, unless
+/// their template is so large that the rest has to wait for a later pass.
 fn births<'r, 'a>(
     job: &PaddleJob,
     roster: &'r Roster<'a>,
@@ -350,7 +355,14 @@ fn births<'r, 'a>(
         .members
         .iter()
         .filter(|m| matches!(m.state(), State::Missing | State::Lost));
-    unborn
+    let mut room = BIRTHS;
+    let fitting = unborn.take_while(|member| {
+        let template = job.spec.role(member.role).and_then(|r| r.template.as_ref());
+        let fits = room > 0;
+        room = room.saturating_sub(template.map_or(0, api::PodTemplate::size));
+        fits
+    });
+    fitting
         .map(|member| {
             let replaced = member.record.map(|record| record.uid.as_str());
             (member, rendezvous::pod_key(job, roster.attempt, replaced))
