@@ -4,6 +4,7 @@
 use api::{PaddleJob, labels};
 use futures::{StreamExt, TryStreamExt, stream};
 use k8s_openapi::NamespaceResourceScope;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions, PropagationPolicy};
 use kube::core::Request;
 use kube::{Resource, ResourceExt};
@@ -57,8 +58,7 @@ pub(super) async fn apply(
         job,
         namespace: identity(&job.metadata.namespace),
     };
-    if *removes_finalizer {
-        on.remove_finalizer().await?;
+    if *removes_finalizer && remove_finalizer(context, &job.metadata).await? {
         return Ok(Applied {
             is_over: true,
             ..Applied::default()
@@ -91,6 +91,43 @@ pub(super) async fn apply(
         refusal: refusal.or(created),
         is_over: false,
     })
+}
+
+/// Removes the finalizer of the Go operator; others stay. False when the API
+/// server takes no change of an object whose spec it would refuse today: then it
+/// stays until somebody mends the object.
+pub(super) async fn remove_finalizer(context: &Context, meta: &ObjectMeta) -> Result<bool, Error> {
+    let others = meta
+        .finalizers
+        .iter()
+        .flatten()
+        .filter(|name| *name != labels::GO_FINALIZER);
+    let patch = json!({"metadata": {
+        "resourceVersion": meta.resource_version,
+        "finalizers": others.collect::<Vec<_>>(),
+    }});
+    let (namespace, name) = (identity(&meta.namespace), identity(&meta.name));
+    let patched = context
+        .api::<PaddleJob>(namespace)
+        .patch_metadata(name, &PatchParams::default(), &Patch::Merge(patch))
+        .await;
+    match patched {
+        Ok(new) => {
+            let (uid, old) = (identity(&meta.uid), identity(&meta.resource_version));
+            context.note_written(uid, old, new.metadata.resource_version.as_deref());
+        }
+        Err(source) if is_gone(&source) => {}
+        Err(source) if is_refusal(&source) => return Ok(false),
+        Err(source) => {
+            return Err(Error::Apply {
+                action: "patch",
+                kind: "PaddleJob",
+                name: name.to_owned(),
+                source,
+            });
+        }
+    }
+    Ok(true)
 }
 
 async fn parallel<T>(
@@ -357,43 +394,6 @@ impl Target<'_> {
             }),
             _ => Ok(()),
         }
-    }
-
-    async fn remove_finalizer(&self) -> Result<(), Error> {
-        let meta = &self.job.metadata;
-        let others = meta
-            .finalizers
-            .iter()
-            .flatten()
-            .filter(|name| *name != labels::GO_FINALIZER);
-        let patch = json!({"metadata": {
-            "resourceVersion": meta.resource_version,
-            "finalizers": others.collect::<Vec<_>>(),
-        }});
-        let name = identity(&meta.name);
-        let patch = Patch::Merge(patch);
-        match self
-            .api::<PaddleJob>()
-            .patch_metadata(name, &PatchParams::default(), &patch)
-            .await
-        {
-            Ok(new) => {
-                let (uid, old) = (identity(&meta.uid), identity(&meta.resource_version));
-                self.context
-                    .note_written(uid, old, new.metadata.resource_version.as_deref());
-            }
-            Err(source) if is_gone(&source) => {}
-            Err(source) => {
-                let name = name.to_owned();
-                return Err(Error::Apply {
-                    action: "patch",
-                    kind: "PaddleJob",
-                    name,
-                    source,
-                });
-            }
-        }
-        Ok(())
     }
 
     async fn delete_job(&self) -> Result<(), Error> {

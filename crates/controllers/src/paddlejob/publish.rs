@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use api::{PaddleJob, PaddleJobStatus};
+use api::{PaddleJob, PaddleJobStatus, labels};
 use jiff::Timestamp;
 use json_patch::Patch as JsonPatch;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -13,6 +13,7 @@ use plan::paddlejob::{self, Event, Plan, Urgency};
 use serde_json::json;
 
 use super::NAME;
+use super::apply::remove_finalizer;
 use super::context::Context;
 use super::error::{Error, code};
 use super::identity;
@@ -51,6 +52,11 @@ pub(super) async fn unreadable(
 ) -> Result<Action, Error> {
     let meta = &bad.metadata;
     if context.is_superseded(identity(&meta.uid), identity(&meta.resource_version)) {
+        return Ok(Action::await_change());
+    }
+    let finalizers = meta.finalizers.as_deref().unwrap_or_default();
+    let has_old = finalizers.iter().any(|name| name == labels::GO_FINALIZER);
+    if has_old && remove_finalizer(context, meta).await? {
         return Ok(Action::await_change());
     }
     let plan = paddlejob::unreadable(bad.status.clone(), meta.generation, &bad.error, now);
