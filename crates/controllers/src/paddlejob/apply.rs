@@ -178,7 +178,12 @@ impl Target<'_> {
                 .map(|object| self.create::<K, V>(cache, object)),
         )
         .await?;
-        Ok(created.into_iter().flatten().next())
+        // Always the same of several, in whatever order the answers come: what
+        // changes is told again.
+        Ok(created
+            .into_iter()
+            .flatten()
+            .min_by(|a, b| a.message.cmp(&b.message)))
     }
 
     /// Creates an object. One of ours that is there already is fine; one of

@@ -1,6 +1,6 @@
 //! Why a job can't be started, and how the user learns of it.
 
-use api::{PaddleJob, PaddleJobStatus, Phase};
+use api::{Condition, PaddleJob, PaddleJobStatus, Phase};
 use jiff::Timestamp;
 
 use super::status::{condition, set};
@@ -43,9 +43,6 @@ pub fn refuse(plan: &mut Plan, job: &PaddleJob, refusal: Refusal, now: Timestamp
         .retain(|c| c.type_ != condition::SCHEDULED);
     let told = job.status.iter().flat_map(|status| &status.conditions);
     let told = { told }.find(|c| c.type_ == condition::SCHEDULED);
-    if told.is_none_or(|c| c.reason != reason || c.message != message) {
-        plan.events.push(Event::warning(reason, message.clone()));
-    }
     status.conditions.splice(0..0, told.cloned());
     set(
         status,
@@ -53,9 +50,16 @@ pub fn refuse(plan: &mut Plan, job: &PaddleJob, refusal: Refusal, now: Timestamp
         condition::SCHEDULED,
         false,
         reason,
-        message,
+        message.clone(),
         now,
     );
+    // As the condition has it, which cuts long messages.
+    let said = |c: &&Condition| (c.reason.clone(), c.message.clone());
+    let mut conditions = status.conditions.iter();
+    let tells = conditions.find(|c| c.type_ == condition::SCHEDULED);
+    if told.as_ref().map(said) != tells.as_ref().map(said) {
+        plan.events.push(Event::warning(reason, message));
+    }
 }
 
 /// The status of a job that can't be read at all.
