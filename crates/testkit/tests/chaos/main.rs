@@ -49,7 +49,7 @@ async fn the_manager_is_killed_at_twenty_random_moments() -> Result<()> {
     let mut cases = stage.cases.iter();
     let share = stage.cases.len().div_ceil(KILLS);
     for kill in 1..=KILLS {
-        let manager = Manager::start(
+        let mut manager = Manager::start(
             &stage.cluster.kubeconfig,
             Some(&stage.namespace.name),
             &stage.log,
@@ -57,7 +57,9 @@ async fn the_manager_is_killed_at_twenty_random_moments() -> Result<()> {
         // New jobs come with every life, so that there is work in each.
         stage.create(cases.by_ref().take(share)).await?;
         tokio::time::sleep(Duration::from_millis(random.u64(0..LIFE_MS))).await;
-        manager.kill()?;
+        manager.is_well()?;
+        // By SIGKILL.
+        drop(manager);
         if kill == KILLS {
             let history = stage.follower.history();
             let busy = !verdict::missing(&stage.cases, &history, &BTreeSet::new()).is_empty();

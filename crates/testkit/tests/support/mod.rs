@@ -110,7 +110,8 @@ impl Drop for Namespace {
     }
 }
 
-/// The manager's process, killed when it is dropped.
+/// The manager's process. Dropped, it ends as in a crash of its node: by SIGKILL,
+/// which lets it do nothing more.
 pub struct Manager {
     child: Child,
     log: PathBuf,
@@ -142,13 +143,6 @@ impl Manager {
             child,
             log: log.to_owned(),
         })
-    }
-
-    /// Ends it as a crash of its node would: with SIGKILL, which lets it do
-    /// nothing more.
-    pub fn kill(mut self) -> Result<()> {
-        self.is_well()?;
-        Ok(self.child.kill()?)
     }
 
     /// It runs, has never panicked, and has kept its memory within bounds.
