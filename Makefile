@@ -10,6 +10,7 @@ export PATH := $(PATH):$(HOME)/.cargo/bin:/usr/local/go/bin
 # Names of their own, so that a developer's cluster stays out of it. Give others to run
 # two at once.
 TEST_CLUSTER ?= test
+CHAOS_CLUSTER ?= chaos
 BENCH_CLUSTER ?= bench
 # Each takes 1,000 pods.
 NODES ?= 8
@@ -42,6 +43,15 @@ endef
 .PHONY: test-cluster
 test-cluster: setup ## The tests that need a real kube-apiserver
 	$(call with_cluster,$(TEST_CLUSTER),,cargo test --package testkit --features cluster)
+	$(MAKE) test-chaos
+
+.PHONY: test-chaos
+test-chaos: setup ## Kill the manager, lie to it and feed it hostile objects, on fake nodes
+	cargo build --package cli
+	$(call with_cluster,$(CHAOS_CLUSTER),--kwok 4,\
+	PADDLE_OPERATOR_TEST_KWOK_KUBECONFIG="$$PADDLE_OPERATOR_TEST_KUBECONFIG" \
+	PADDLE_OPERATOR_BIN="$${CARGO_TARGET_DIR:-$(CURDIR)/target}/debug/paddle-operator" \
+	cargo test --package testkit --features chaos --test chaos --test hostile)
 
 .PHONY: bench-control
 bench-control: setup ## Measure the manager on fake nodes, beside bare pods
