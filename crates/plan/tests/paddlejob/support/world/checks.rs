@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use api::{PaddleJob, PaddleJobStatus, Phase, Role};
-use plan::paddlejob::{Intranet, Mode, Plan, Seen};
+use plan::paddlejob::{Intranet, Plan, Seen};
 
 use super::World;
 use crate::support::kubelet::{Pod, listed};
@@ -67,7 +67,7 @@ impl World {
         if Intranet::of(&job.spec) == Intranet::PodIp {
             self.check_addresses(pod, &job, &data);
         }
-        self.check_same_lists(pod, &job, &data);
+        self.check_same_lists(pod, &data);
     }
 
     /// Who waits for the parameter servers waits for those of his own attempt.
@@ -103,25 +103,29 @@ impl World {
         let mut faults = Vec::new();
         let own = pod.ip.unwrap().to_string();
         let found = listed(data, pod.role, pod.rank);
-        if found != Some(&own) {
+        let replicas = |role| job.spec.role(role).map_or(0, |role| role.replicas);
+        // One that is no longer wanted is about to go, wherever it looks.
+        if pod.rank < replicas(pod.role) && found != Some(&own) {
             faults.push(format!(
                 "{} starts with {own}, and the list has {found:?}",
                 pod.name
             ));
         }
-        let alone = |role: Role| Mode::of(&job.spec) == Mode::Ps && role == Role::Worker;
+        // The spec may have changed since; the lists say what these pods are.
+        let has_servers = data.contains_key("PADDLE_PSERVERS_IP_PORT_LIST");
         for peer in self.pods.values() {
-            let wanted = job.spec.role(peer.role).map_or(0, |role| role.replicas);
             let Some(ip) = peer.ip else { continue };
             let is_peer = peer.owner == pod.owner
                 && peer.attempt == pod.attempt
                 && peer.is_active()
                 && peer.deleted_at.is_none()
-                && peer.rank < wanted;
+                && peer.rank < replicas(peer.role);
             // A worker of a PS job may be replaced, or added, while others
             // start; it starts itself only after a list that has it.
-            let to_come = alone(peer.role) && !self.has_keys(&peer.main_keys());
             let found = listed(data, peer.role, peer.rank);
+            let to_come = has_servers
+                && peer.role == Role::Worker
+                && (found.is_none() || !self.has_keys(&peer.main_keys()));
             if is_peer && !to_come && found != Some(&ip.to_string()) {
                 faults.push(format!(
                     "{} starts while {} is at {ip}, and the list has {found:?}",
@@ -136,13 +140,13 @@ impl World {
 
     /// All that start in one attempt agree on who takes part: on everybody in a
     /// Collective job, on the servers in a PS job.
-    fn check_same_lists(&mut self, pod: &Pod, job: &PaddleJob, data: &BTreeMap<String, String>) {
-        let shared: &[&'static str] = match Mode::of(&job.spec) {
-            Mode::Ps => &["PADDLE_PSERVERS_IP_PORT_LIST"],
-            _ => &["PADDLE_TRAINER_ENDPOINTS", "PADDLE_TRAINERS_NUM"],
-        };
+    fn check_same_lists(&mut self, pod: &Pod, data: &BTreeMap<String, String>) {
+        let mut shared = vec!["PADDLE_PSERVERS_IP_PORT_LIST"];
+        if !data.contains_key(shared[0]) {
+            shared.extend(["PADDLE_TRAINER_ENDPOINTS", "PADDLE_TRAINERS_NUM"]);
+        }
         for key in shared {
-            let found = data.get(*key).cloned().unwrap_or_default();
+            let found = data.get(key).cloned().unwrap_or_default();
             let attempt = (pod.owner.clone(), pod.attempt);
             let first = self.lists.entry(attempt).or_default();
             let first = first.entry(key).or_insert_with(|| found.clone()).clone();
