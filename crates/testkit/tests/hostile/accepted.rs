@@ -220,8 +220,10 @@ fn odd_but_fine() -> Vec<Hostile> {
     };
     let reserved =
         json!({"labels": {"batch.paddlepaddle.org/rank": "7", "paddle-res-name": "mine"}});
-    // None of it can be what the pod's own metadata is.
+    // None of it can be what the pod's own metadata is, but for the finalizer,
+    // which is the user's right.
     let usurped = json!({
+        "finalizers": ["example.org/mine"],
         "name": "kwok-0",
         "namespace": "kube-system",
         "uid": "00000000-0000-0000-0000-000000000000",

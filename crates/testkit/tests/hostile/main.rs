@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, ensure};
 use k8s_openapi::api::core::v1::{ConfigMap, Pod};
 use kube::Api;
-use kube::api::{DeleteParams, PostParams};
+use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use serde_json::{from_value, json};
 
 use jobs::{Jobs, at};
@@ -127,6 +127,16 @@ async fn is_mended(jobs: &Jobs) -> Result<()> {
     let rank = at(&pod, "/metadata/labels/batch.paddlepaddle.org~1rank")?;
     ensure!(rank == "0", "the template's label won: {rank}");
     let pod = jobs.pod("metadata-usurped-worker-0").await?;
+    let finalizers = at(&pod, "/metadata/finalizers")?;
+    ensure!(
+        finalizers == json!(["example.org/mine"]),
+        "the template's finalizers were not kept: {finalizers}"
+    );
+    // The namespace could not go with it.
+    let free = Patch::Merge(json!({"metadata": {"finalizers": null}}));
+    let pods: Api<Pod> = Api::namespaced(jobs.client.clone(), &jobs.namespace);
+    pods.patch("metadata-usurped-worker-0", &PatchParams::default(), &free)
+        .await?;
     let owners = at(&pod, "/metadata/ownerReferences")?;
     let (count, kind) = (owners.as_array().map(Vec::len), at(&owners, "/0/kind")?);
     ensure!(

@@ -166,7 +166,7 @@ impl Manager {
     }
 
     /// The most memory that it has held.
-    pub fn peak_memory_kib(&self) -> Result<u64> {
+    fn peak_memory_kib(&self) -> Result<u64> {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id()))?;
         let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
         line.and_then(|line| line.split_whitespace().next()?.parse().ok())
