@@ -288,7 +288,8 @@ fn proceed(
         delete(plan, evicted.filter_map(|member| member.pod));
         let port = rendezvous::port(roster, seen);
         // What is being created may be of an older attempt: it is seen first.
-        let births = if seen.creating.is_empty() {
+        // And in Service mode the lists come first, which wait for surplus pods.
+        let births = if seen.creating.is_empty() && !roster.has_superfluous() {
             births(job, roster)
         } else {
             Vec::new()

@@ -68,8 +68,9 @@ pub fn port(roster: &Roster<'_>, seen: &Seen) -> u16 {
 }
 
 /// The data that the ConfigMap should have now; `None` while not every address
-/// is known, and when the map belongs to pods of a Go operator, which would
-/// meet other values in it after a restart of a container.
+/// is known, while a pod that it does not list may start, and when the map
+/// belongs to pods of a Go operator, which would meet other values in it after
+/// a restart of a container.
 pub fn data(
     job: &PaddleJob,
     roster: &Roster<'_>,
@@ -79,6 +80,10 @@ pub fn data(
     let service = Intranet::of(&job.spec) == Intranet::Service;
     let old = seen.config_map.as_ref();
     if old.is_some() && newborn.is_empty() && roster.present().all(PodView::is_legacy) {
+        return None;
+    }
+    // Wanted again, such a pod must not have started with lists without it.
+    if roster.has_superfluous() {
         return None;
     }
     let mut hosts: BTreeMap<(Role, i32), String> = BTreeMap::new();

@@ -122,6 +122,12 @@ impl<'a> Roster<'a> {
         self.members.iter().filter_map(|member| member.pod)
     }
 
+    /// Whether a pod is no longer wanted and has not been told to go: it may
+    /// still start, and may be wanted again.
+    pub fn has_superfluous(&self) -> bool {
+        self.surplus.iter().any(|pod| pod.deleted_at.is_none())
+    }
+
     /// The first member in a given state.
     pub fn first(&self, state: State) -> Option<&Member<'a>> {
         self.members.iter().find(|member| member.state() == state)

@@ -98,6 +98,14 @@ fn perform(world: &mut World, act: &Act) {
         Act::Vanish(i) => on(world, World::all, i, World::vanish),
         Act::KillNode(i) => on(world, World::all, i, World::kill_node),
         Act::Scale(role, to) => world.edit(|job| {
+            // Pods that were made before any status tells of them are made
+            // for the mode that the job has: it can't be seen later that they
+            // are of another.
+            let begun = job.status.as_ref().is_some_and(|s| s.start_time.is_some());
+            let changes_mode = role == Role::Ps && job.spec.ps.is_some() != (to > 0);
+            if changes_mode && !begun {
+                return;
+            }
             let wanted = job.spec.worker.clone().map(|worker| RoleSpec {
                 replicas: to,
                 ..worker
