@@ -47,14 +47,15 @@ async fn the_manager_is_killed_at_twenty_random_moments() -> Result<()> {
     let mut random = seeded()?;
     let stage = Stage::set("kills").await?;
     let mut cases = stage.cases.iter();
-    let share = stage.cases.len().div_ceil(KILLS);
     for kill in 1..=KILLS {
         let mut manager = Manager::start(
             &stage.cluster.kubeconfig,
             Some(&stage.namespace.name),
             &stage.log,
         )?;
-        // New jobs come with every life, so that there is work in each.
+        // New jobs come with every life, the last included, so that there is
+        // work in each.
+        let share = jobs::JOBS * kill / KILLS - jobs::JOBS * (kill - 1) / KILLS;
         stage.create(cases.by_ref().take(share)).await?;
         tokio::time::sleep(Duration::from_millis(random.u64(0..LIFE_MS))).await;
         manager.is_well()?;
@@ -66,7 +67,6 @@ async fn the_manager_is_killed_at_twenty_random_moments() -> Result<()> {
             ensure!(busy, "every job had ended before the last kill");
         }
     }
-    stage.create(cases).await?;
     let mut manager = Manager::start(
         &stage.cluster.kubeconfig,
         Some(&stage.namespace.name),
