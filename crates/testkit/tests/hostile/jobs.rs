@@ -69,6 +69,17 @@ impl Jobs {
         Ok(())
     }
 
+    /// Gives a stored job the spec of this one.
+    pub async fn replace_spec(&self, good: &Hostile) -> Result<()> {
+        let good_body: Value = serde_json::from_str(&good.body)?;
+        let patch = Patch::Merge(json!({"spec": good_body.get("spec")}));
+        let request = self
+            .request()
+            .patch(&name(good)?, &PatchParams::default(), &patch)?;
+        self.client.request_text(request).await?;
+        Ok(())
+    }
+
     pub async fn read(&self, name: &str) -> Result<Read> {
         let request = self.request().get(name, &kube::api::GetParams::default())?;
         let text = self.client.request_text(request).await?;

@@ -68,6 +68,7 @@ async fn every_hostile_object_gets_a_clear_answer_and_stops_no_other() -> Result
     }
     wrong.extend(is_mended(&jobs).await.err());
     wrong.extend(starts_again(&jobs).await.err());
+    wrong.extend(can_be_mended(&jobs).await.err());
     wrong.extend(manager.is_well().err());
     drop(manager);
     // Another one meets them all at once, and finds nothing new to say.
@@ -158,6 +159,21 @@ async fn starts_again(jobs: &Jobs) -> Result<()> {
     until(PATIENCE, || async {
         let new = jobs.pod(name).await?.metadata.uid;
         ensure!(new != old, "{name} was not made again");
+        Ok(())
+    })
+    .await
+}
+
+/// Somebody corrects the job that took no change and could not be deleted: it
+/// runs, and nothing holds it any more.
+async fn can_be_mended(jobs: &Jobs) -> Result<()> {
+    let name = "stored-for-ever";
+    let good = Hostile::job(name, objects::worker(objects::template()), Answer::Runs);
+    jobs.replace_spec(&good).await?;
+    until(PATIENCE, || async {
+        jobs.is_answered(&good).await?;
+        let finalizers = jobs.read(name).await?.metadata.finalizers;
+        ensure!(finalizers.is_empty(), "{name} keeps {finalizers:?}");
         Ok(())
     })
     .await
