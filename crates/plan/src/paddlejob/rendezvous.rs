@@ -147,14 +147,18 @@ pub fn published_size(job: &PaddleJob, attempt: i32, seen: &Seen, role: Role) ->
     is_ours.then(|| environment::listed_size(data, role))?
 }
 
-/// Whether addresses are all that the status still has to record before the
-/// ConfigMap can be written: such a status is not put off.
+/// Whether pods are all that the status still has to record before the
+/// ConfigMap can be written: such a status is not put off. In Service mode
+/// nothing waits for it, but a pod that is lost before it is on record would be
+/// made again behind the back of peers that have met it.
 pub fn awaits_record(job: &PaddleJob, roster: &Roster<'_>) -> bool {
-    Intranet::of(&job.spec) != Intranet::Service
-        && roster.members.iter().any(|member| !member.is_recorded())
-        && roster.members.iter().all(|member| {
-            member.state() == State::Done || member.pod.is_some_and(|pod| pod.address.is_some())
-        })
+    let service = Intranet::of(&job.spec) == Intranet::Service;
+    let is_known = |pod: &PodView| service || pod.address.is_some();
+    roster.members.iter().any(|member| !member.is_recorded())
+        && roster
+            .members
+            .iter()
+            .all(|member| member.state() == State::Done || member.pod.is_some_and(is_known))
 }
 
 /// The pods that wait for what the ConfigMap holds by now. A kubelet tries a
