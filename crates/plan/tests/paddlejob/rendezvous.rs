@@ -33,6 +33,22 @@ fn an_address_is_published_only_when_the_pod_is_on_record() {
     }
 }
 
+/// By name nothing waits for the status, but a pod that is lost before it is
+/// on record would be made again, and its peers would not start again with it.
+#[test]
+fn in_service_mode_a_pod_is_put_on_record_at_once() {
+    let job = job("a").workers(2).service();
+    let first = job.plan(&nothing());
+    let told = job.status(|status| *status = first.status);
+    let one = seen(&told, Pod::created).without("worker-1");
+    assert!(!told.plan(&one).is_urgent, "more are to come");
+    let plan = told.plan(&seen(&told, Pod::created));
+    assert!(plan.is_urgent);
+    assert_eq!(plan.status.worker.as_ref().unwrap().refs.len(), 2);
+    let recorded = told.status(|status| *status = plan.status);
+    assert!(!recorded.plan(&seen(&recorded, Pod::created)).is_urgent);
+}
+
 #[test]
 fn the_address_of_a_pod_that_goes_is_not_published() {
     let job = job("a").ps(1).workers(2).recorded();

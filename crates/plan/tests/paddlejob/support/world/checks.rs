@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use api::{PaddleJob, PaddleJobStatus, Phase, Role};
+use plan::names;
 use plan::paddlejob::{Intranet, Plan, Seen};
 
 use super::World;
@@ -26,6 +27,7 @@ impl World {
     }
 
     pub(super) fn check_birth(&mut self, pod: &Pod) {
+        self.check_replacement(pod);
         let has_ended = self.phase().is_some_and(Phase::is_terminal);
         if has_ended && pod.owner == self.owner() {
             self.fault(format!("{} is created for a job that has ended", pod.name));
@@ -40,8 +42,32 @@ impl World {
         }
     }
 
+    /// Who has met his peers is never replaced behind their backs. By address
+    /// that is certain; by name a pod may start before anybody knows of it.
+    fn check_replacement(&mut self, pod: &Pod) {
+        let spec = self.job.as_ref().map(|job| &job.spec);
+        let by_address = spec.is_some_and(|spec| Intranet::of(spec) == Intranet::PodIp);
+        let of_attempt = self
+            .ever
+            .values()
+            .filter(|birth| birth.owner == pod.owner && birth.attempt == pod.attempt);
+        let server = names::pod(&pod.job, Role::Ps, 0);
+        let is_alone =
+            pod.role == Role::Worker && of_attempt.clone().any(|birth| birth.name == server);
+        let met = { of_attempt }.any(|birth| birth.name == pod.name && birth.has_started);
+        if by_address && !is_alone && met {
+            self.fault(format!(
+                "{} of attempt {} is made again, and its peers have met it",
+                pod.name, pod.attempt
+            ));
+        }
+    }
+
     /// The rendezvous: a container starts with lists that are right.
     pub(super) fn check_start(&mut self, pod: &Pod) {
+        if let Some(birth) = self.ever.get_mut(&pod.uid) {
+            birth.has_started = true;
+        }
         let other = self
             .pods
             .values()

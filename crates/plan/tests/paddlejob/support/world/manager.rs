@@ -222,6 +222,8 @@ impl World {
         let birth = Birth {
             name: name.clone(),
             owner: pod.owner.clone(),
+            attempt: pod.attempt,
+            has_started: false,
         };
         self.ever.insert(uid, birth);
         self.put_pod(pod);

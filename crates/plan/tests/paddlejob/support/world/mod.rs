@@ -83,6 +83,9 @@ pub struct World {
 struct Birth {
     name: String,
     owner: String,
+    attempt: i32,
+    /// Its paddle container has started.
+    has_started: bool,
 }
 
 /// What a process of the operator holds; nothing of it survives a restart.
