@@ -6,8 +6,9 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 use api::{PaddleJob, Phase};
 use futures::{StreamExt, TryStreamExt, stream};
-use k8s_openapi::api::core::v1::{Namespace, Pod};
-use kube::api::{DeleteParams, PostParams};
+use k8s_openapi::api::core::v1::{Namespace, Pod, PodSpec};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::api::{DeleteParams, ListParams, PostParams};
 use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Api, Client, Resource, ResourceExt};
 use serde::Serialize;
@@ -58,18 +59,38 @@ impl Load {
         Api::namespaced(self.client.clone(), &self.namespace)
     }
 
-    /// Creates bare pods; returns how long it took until all of them ran.
-    pub(crate) async fn create_pods(&self, count: usize) -> anyhow::Result<Duration> {
+    /// Creates bare pods, by turns of these kinds; returns how long it took until
+    /// all of them ran.
+    pub(crate) async fn create_pods(
+        &self,
+        count: usize,
+        kinds: &[Pod],
+    ) -> anyhow::Result<Duration> {
         let start = Instant::now();
-        let pods = (0..count).map(|i| {
-            json!({
-                "metadata": {"name": format!("bare-{i}"), "labels": {"bench": "bare"}},
-                "spec": pod_spec(),
-            })
-        });
+        let pods = kinds.iter().cycle().take(count).map(|kind| json!(kind));
         let running = self.wait_for::<Pod>(count, is_running);
         tokio::try_join!(running, self.create_all::<Pod>(pods))?;
         Ok(start.elapsed())
+    }
+
+    /// The pods that the operator makes of a job, to be created without it.
+    pub(crate) async fn pods_of_a_job(&self) -> anyhow::Result<Vec<Pod>> {
+        self.create_jobs(1).await?;
+        let pods = self.api::<Pod>().list(&ListParams::default()).await?;
+        let bare = pods.items.into_iter().map(|pod| Pod {
+            metadata: ObjectMeta {
+                generate_name: Some("bare-".to_owned()),
+                labels: pod.metadata.labels,
+                annotations: pod.metadata.annotations,
+                ..ObjectMeta::default()
+            },
+            spec: pod.spec.map(|spec| PodSpec {
+                node_name: None,
+                ..spec
+            }),
+            status: None,
+        });
+        Ok(bare.collect())
     }
 
     /// Creates jobs of 2 parameter servers and 2 workers.
@@ -202,12 +223,15 @@ fn job(name: &str, spec: Value) -> Value {
     })
 }
 
-fn template() -> Value {
-    json!({"spec": pod_spec()})
+/// A pod of the template, with nothing added.
+pub(crate) fn empty_pod() -> anyhow::Result<Pod> {
+    let mut pod: Pod = serde_json::from_value(template())?;
+    pod.metadata.generate_name = Some("bare-".to_owned());
+    Ok(pod)
 }
 
-fn pod_spec() -> Value {
-    json!({"containers": [{"name": "paddle", "image": "paddle"}]})
+fn template() -> Value {
+    json!({"spec": {"containers": [{"name": "paddle", "image": "paddle"}]}})
 }
 
 fn is_running(pod: &Pod) -> bool {

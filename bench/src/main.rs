@@ -1,5 +1,5 @@
-//! `bench-control`: how fast jobs get to run, beside the same number of bare
-//! pods created by the same client in the same run; what the manager takes for
+//! `bench-control`: how fast jobs get to run, beside the same pods, bare, created
+//! by the same client in the same run; what the manager takes for
 //! it; and how many requests it makes. Figures of one run compare with each
 //! other; those of two runs, or of two machines, do not.
 
@@ -14,11 +14,12 @@ use std::time::Duration;
 
 use anyhow::Context;
 use clap::Parser;
+use k8s_openapi::api::core::v1::Pod;
 use kube::Client;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 
 use audit::AuditLog;
-use load::{Load, PODS_PER_JOB};
+use load::{Load, PODS_PER_JOB, empty_pod};
 use manager::Manager;
 
 /// Measures the manager on a cluster of fake nodes.
@@ -57,31 +58,57 @@ async fn main() -> anyhow::Result<()> {
     Ok(())
 }
 
+/// The pods that the operator makes of a job.
+async fn pods_of_a_job(args: &Args, client: &Client) -> anyhow::Result<Vec<Pod>> {
+    let load = Load::new(client, "bench-pods").await?;
+    let mut manager = Manager::start(&args.manager, &args.kubeconfig).await?;
+    let pods = load.pods_of_a_job().await?;
+    manager.stop().await?;
+    load.delete().await?;
+    Ok(pods)
+}
+
 /// Bare pods, then jobs with as many pods.
 async fn compare(args: &Args, client: &Client, jobs: usize) -> anyhow::Result<()> {
     println!("## {jobs} jobs x {PODS_PER_JOB} pods");
-    let bare = Load::new(client, "bench-bare").await?;
-    let bare_took = bare.create_pods(jobs * PODS_PER_JOB).await?;
-    bare.delete().await?;
-    println!("bare pods, all Running:        {}", rate(jobs, bare_took));
+    let bare = async |name: &str, kinds: &[Pod]| {
+        let load = Load::new(client, name).await?;
+        let took = load.create_pods(jobs * PODS_PER_JOB, kinds).await?;
+        load.delete().await?;
+        anyhow::Ok(took)
+    };
+    let empty = bare("bench-empty", &[empty_pod()?]).await?;
+    println!(
+        "pods of the bare template, Running:   {}",
+        rate(jobs, empty)
+    );
+    // With the variables, labels and init containers that a job's pods have: what
+    // is left between these and a job is the operator.
+    let same = bare("bench-same", &pods_of_a_job(args, client).await?).await?;
+    println!("the pods of the jobs, all Running:    {}", rate(jobs, same));
 
     let load = Load::new(client, "bench-jobs").await?;
     let mut manager = Manager::start(&args.manager, &args.kubeconfig).await?;
     let before = manager.usage()?;
     let took = load.create_jobs(jobs).await?;
     let after = manager.usage()?;
-    println!("PaddleJobs, all pods Running:  {}", rate(jobs, took.pods));
-    println!("PaddleJobs, all status Running:{}", rate(jobs, took.status));
-    let ratio = |took: Duration| bare_took.as_secs_f64() / took.as_secs_f64();
     println!(
-        "against bare pods:              pods {:.2}, status {:.2}",
-        ratio(took.pods),
-        ratio(took.status)
+        "PaddleJobs, all pods Running:         {}",
+        rate(jobs, took.pods)
     );
-    let cpu = (after.cpu - before.cpu).as_secs_f64() * 1000.0 / jobs as f64;
-    println!("manager CPU per job:            {cpu:.1} ms");
     println!(
-        "manager memory, peak / idle:    {:.1} / {:.1} MiB",
+        "PaddleJobs, all status Running:       {}",
+        rate(jobs, took.status)
+    );
+    for (what, bare) in [("the same pods", same), ("the template", empty)] {
+        let ratio = |took: Duration| bare.as_secs_f64() / took.as_secs_f64();
+        let (pods, status) = (ratio(took.pods), ratio(took.status));
+        println!("against {what:<14}                pods {pods:.2}, status {status:.2}");
+    }
+    let cpu = (after.cpu - before.cpu).as_secs_f64() * 1000.0 / jobs as f64;
+    println!("manager CPU per job:                  {cpu:.1} ms");
+    println!(
+        "manager memory, peak / idle:          {:.1} / {:.1} MiB",
         mib(after.peak),
         mib(before.resident)
     );

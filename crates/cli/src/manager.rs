@@ -46,9 +46,9 @@ pub(crate) struct Args {
 
 /// Runs the controllers until a signal, or until the lease is lost.
 pub(crate) fn run(args: Args) -> anyhow::Result<()> {
-    // Two threads do the work of thousands of jobs; more would cost memory.
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(2)
+    // One thread does the work of thousands of jobs: nearly all of it is waiting
+    // for the API server, and a second would cost time to hand the rest around.
+    let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
     runtime.block_on(manage(args))

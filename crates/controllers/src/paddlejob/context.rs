@@ -16,6 +16,9 @@ use crate::{Clock, Metrics};
 const COUNTS_EVERY: Duration = Duration::from_secs(5);
 /// A step that the next one may overtake is written after so long.
 const STEP_AFTER: Duration = Duration::from_millis(500);
+/// What can wait is written so often, of all jobs together: of a thousand jobs
+/// that start at once most run before their turn comes.
+const TURN_EVERY: Duration = Duration::from_millis(200);
 /// The first pause after something went wrong, and the longest.
 const BACKOFF: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(300));
 
@@ -29,6 +32,8 @@ pub(super) struct Context {
     pub(super) config_maps: Cache<ConfigMapView>,
     pub(super) services: Cache<()>,
     memories: Mutex<HashMap<String, Memory>>,
+    /// When the next status that can wait may be written.
+    next_turn: Mutex<Instant>,
 }
 
 /// What is remembered of a job between two passes. Losing it costs a request,
@@ -42,6 +47,8 @@ struct Memory {
     written: Option<Instant>,
     /// Since when a step waits to be written.
     step: Option<Instant>,
+    /// When its turn comes among the statuses that can wait.
+    turn: Option<Instant>,
     /// How often in a row something went wrong.
     failures: u32,
 }
@@ -63,6 +70,7 @@ impl Context {
             config_maps: Cache::default(),
             services: Cache::default(),
             memories: Mutex::default(),
+            next_turn: Mutex::new(Instant::now()),
         }
     }
 
@@ -91,7 +99,7 @@ impl Context {
         let mut memories = self.memories();
         let memory = memories.entry(uid.to_owned()).or_default();
         memory.written = Some(Instant::now());
-        memory.step = None;
+        (memory.step, memory.turn) = (None, None);
         memory.superseded = (new != Some(old)).then(|| old.to_owned());
     }
 
@@ -111,6 +119,24 @@ impl Context {
         STEP_AFTER
             .checked_sub(since.elapsed())
             .filter(|wait| !wait.is_zero())
+    }
+
+    /// How long a status that can wait has to wait for its turn; `None`: it is its
+    /// turn. Who comes when nobody waits has it at once.
+    pub(super) fn turn_wait(&self, uid: &str) -> Option<Duration> {
+        let now = Instant::now();
+        let mut memories = self.memories();
+        let memory = memories.entry(uid.to_owned()).or_default();
+        let turn = *memory.turn.get_or_insert_with(|| {
+            let mut next = self
+                .next_turn
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner);
+            let turn = now.max(*next);
+            *next = turn + TURN_EVERY;
+            turn
+        });
+        Some(turn.duration_since(now)).filter(|wait| !wait.is_zero())
     }
 
     /// How long to wait after a failure; each in a row waits twice as long.

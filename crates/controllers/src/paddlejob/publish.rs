@@ -3,11 +3,13 @@
 use std::time::Duration;
 
 use api::{PaddleJob, PaddleJobStatus, labels};
+use http::HeaderValue;
+use http::header::ACCEPT;
 use jiff::Timestamp;
-use json_patch::Patch as JsonPatch;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use kube::ResourceExt;
-use kube::api::{Patch, PatchParams};
+use kube::Resource;
+use kube::api::PostParams;
+use kube::core::{PartialObjectMeta, Request};
 use kube::runtime::controller::Action;
 use plan::paddlejob::{self, Event, Plan, Urgency};
 use serde_json::json;
@@ -17,8 +19,11 @@ use super::apply::remove_finalizer;
 use super::context::Context;
 use super::error::{Error, code};
 use super::identity;
-use super::stored::{BadJob, StoredJob};
+use super::stored::BadJob;
 use crate::events::Reporter;
+
+/// Asks for an object without its spec and status.
+const METADATA_ONLY: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1";
 
 /// Publishes what a plan says; returns how long it has to wait, if it does.
 pub(super) async fn publish(
@@ -31,8 +36,8 @@ pub(super) async fn publish(
     let urgency = paddlejob::urgency(job.status.as_ref(), plan);
     let wait = match urgency {
         Urgency::Never | Urgency::Now => None,
-        Urgency::Soon => context.step_wait(uid),
-        Urgency::Eventually => context.counts_wait(uid),
+        Urgency::Soon => context.step_wait(uid).or_else(|| context.turn_wait(uid)),
+        Urgency::Eventually => context.counts_wait(uid).or_else(|| context.turn_wait(uid)),
     };
     if wait.is_some() {
         return Ok(wait);
@@ -67,7 +72,9 @@ pub(super) async fn unreadable(
     Ok(Action::await_change())
 }
 
-/// Replaces the whole status, provided that nobody else wrote meanwhile.
+/// Replaces the whole status, provided that nobody else wrote meanwhile. Of a
+/// job that is put there the API server takes the status alone, so nothing else
+/// is sent; a patch, or an answer with the whole job, would cost it more.
 async fn write_status(
     context: &Context,
     meta: &ObjectMeta,
@@ -75,21 +82,36 @@ async fn write_status(
 ) -> Result<(), Error> {
     let (namespace, name) = (identity(&meta.namespace), identity(&meta.name));
     let version = identity(&meta.resource_version);
-    let patch = json!([
-        {"op": "replace", "path": "/metadata/resourceVersion", "value": version},
-        {"op": "add", "path": "/status", "value": status},
-    ]);
-    let patch: JsonPatch =
-        serde_json::from_value(patch).map_err(|e| Error::Publish(kube::Error::SerdeError(e)))?;
-    let api = context.api::<StoredJob>(namespace);
-    match api
-        .patch_status(name, &PatchParams::default(), &Patch::Json::<()>(patch))
+    let job = json!({
+        "apiVersion": PaddleJob::api_version(&()),
+        "kind": PaddleJob::kind(&()),
+        "metadata": {
+            "namespace": namespace,
+            "name": name,
+            "uid": meta.uid,
+            "resourceVersion": version,
+        },
+        "status": status,
+    });
+    let mut request = Request::new(PaddleJob::url_path(&(), Some(namespace)))
+        .replace_subresource(
+            "status",
+            name,
+            &PostParams::default(),
+            job.to_string().into(),
+        )
+        .map_err(|error| Error::Publish(kube::Error::BuildRequest(error)))?;
+    let accept = HeaderValue::from_static(METADATA_ONLY);
+    request.headers_mut().insert(ACCEPT, accept);
+    match context
+        .client
+        .request::<PartialObjectMeta<PaddleJob>>(request)
         .await
     {
         Ok(new) => context.note_written(
             identity(&meta.uid),
             version,
-            new.resource_version().as_deref(),
+            new.metadata.resource_version.as_deref(),
         ),
         // Deleted meanwhile: there is nobody to tell.
         Err(error) if code(&error) == Some(404) => {}

@@ -58,16 +58,20 @@ pub fn service_host(job: &PaddleJob, role: Role, rank: i32) -> String {
     )
 }
 
-/// The variables of one pod, in order: `$(POD_IP)` sees only what precedes it.
-pub fn variables(job: &PaddleJob, role: Role, rank: i32, port: u16) -> Vec<Value> {
-    let pod_ip = match Intranet::of(&job.spec) {
+/// How a pod knows its own address, or the name that stands for it.
+pub fn pod_ip(job: &PaddleJob, role: Role, rank: i32) -> Value {
+    match Intranet::of(&job.spec) {
         Intranet::Service => json!({"name": "POD_IP", "value": service_host(job, role, rank)}),
         Intranet::PodIp | Intranet::Host => {
             json!({"name": "POD_IP", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}})
         }
-    };
+    }
+}
+
+/// The variables of one pod, in order: `$(POD_IP)` sees only what precedes it.
+pub fn variables(job: &PaddleJob, role: Role, rank: i32, port: u16) -> Vec<Value> {
     vec![
-        pod_ip,
+        pod_ip(job, role, rank),
         json!({"name": "PADDLE_TRAINER_ID", "value": rank.to_string()}),
         json!({"name": "TRAINING_ROLE", "value": training_role(role)}),
         json!({"name": "PADDLE_TRAINING_ROLE", "value": training_role(role)}),

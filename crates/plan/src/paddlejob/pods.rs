@@ -239,7 +239,9 @@ fn wait_container(job: &PaddleJob, birth: &Birth<'_>, settings: &Settings) -> Op
     let mut args = vec!["wait"];
     args.extend(names.then_some("--names"));
     args.extend(servers.then_some("--servers"));
-    let mut env = environment::variables(job, birth.role, birth.rank, birth.port);
+    // All that it reads beside the lists; every variable more is work for the API
+    // server each time the pod changes.
+    let mut env = vec![environment::pod_ip(job, birth.role, birth.rank)];
     if servers {
         let key = rendezvous::servers_key(job, birth.attempt);
         env.push(required_key(config_map, KEY_VARIABLE, &key));

@@ -36,8 +36,15 @@ pub enum Urgency {
 pub fn urgency(old: Option<&PaddleJobStatus>, plan: &Plan) -> Urgency {
     let new = &plan.status;
     let Some(old) = old else {
-        let is_new = *new != PaddleJobStatus::default();
-        return if is_new { Urgency::Now } else { Urgency::Never };
+        // That a job waits is no news, unless there is something to say about it.
+        let waits = new.phase == Some(Phase::Pending) && plan.events.is_empty();
+        return if *new == PaddleJobStatus::default() {
+            Urgency::Never
+        } else if waits && !plan.is_urgent {
+            Urgency::Eventually
+        } else {
+            Urgency::Now
+        };
     };
     let is_step = new.phase == Some(Phase::Starting) && old.phase == Some(Phase::Pending);
     if old == new {

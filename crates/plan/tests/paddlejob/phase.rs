@@ -292,7 +292,7 @@ fn what_may_wait() {
     let told = job.clone().status(|status| *status = first.status.clone());
     let of = |seen: &Seen| urgency(told.0.status.as_ref(), &told.plan(seen));
     let created = seen(&told, Pod::created);
-    assert_eq!(urgency(None, &first), Urgency::Now);
+    assert_eq!(urgency(None, &first), Urgency::Eventually);
     assert_eq!(of(&created), Urgency::Never);
     let one = created.clone().pod("worker-0", Pod::scheduled);
     assert_eq!(of(&one), Urgency::Eventually);

@@ -171,7 +171,8 @@ pub(super) async fn before_it_runs(env: &Env) -> Result<()> {
         job.reaches(Phase::Pending).await?;
         job.scale(3).await?;
         // The operator has seen it: before, it may publish the first size.
-        env.pod_until(&job.worker(2), "is created", |_| true).await?;
+        env.pod_until(&job.worker(2), "is created", |_| true)
+            .await?;
     }
     env.kubelet.run_all();
     for job in [&coll, &ps] {

@@ -10,7 +10,6 @@ use kube::core::ApiResource;
 use kube::{Api, ResourceExt};
 use serde_json::{Value, json};
 
-use super::environment::public;
 use super::{running, same};
 use crate::Env;
 use crate::builders::{JobBuilder, job, template};
@@ -208,9 +207,16 @@ pub(super) async fn wait_container(env: &Env) -> Result<()> {
             same(name, found.and_then(|c| c.get("args")), args.as_ref())?;
             let Some(found) = found else { continue };
             check_wait_container(found)?;
-            let main = public(env.kubelet.environment(name, "paddle")?);
-            let wait = public(env.kubelet.environment(name, "coord-paddle")?);
-            same(name, wait, main)?;
+            let main = env.kubelet.environment(name, "paddle")?;
+            let wait = env.kubelet.environment(name, "coord-paddle")?;
+            // What `paddle-operator wait` reads.
+            for variable in [
+                "POD_IP",
+                "PADDLE_PSERVERS_IP_PORT_LIST",
+                "PADDLE_TRAINER_ENDPOINTS",
+            ] {
+                same(name, wait.get(variable), main.get(variable))?;
+            }
         }
     }
     Ok(())
