@@ -163,7 +163,7 @@ impl<V> Cache<V> {
                 inner.listing.push(child);
                 Vec::new()
             }
-            Event::InitDone => inner.replace(),
+            Event::InitDone => inner.replace(self.is_memorable),
             Event::Apply(child) => {
                 let whose = (child.namespace.clone(), child.owner.clone());
                 inner.insert(child);
@@ -173,7 +173,7 @@ impl<V> Cache<V> {
                 let whose = (child.namespace.clone(), child.owner.clone());
                 inner.remove(&child);
                 if (self.is_memorable)(&child.view) {
-                    inner.remember(child);
+                    inner.remember(&child);
                 }
                 vec![whose]
             }
@@ -254,14 +254,15 @@ impl<V> Inner<V> {
         }
     }
 
-    fn remember(&mut self, child: Child<V>) {
+    fn remember(&mut self, child: &Child<V>) {
         let now = Instant::now();
         self.memorable
             .retain(|_, (at, _)| now.duration_since(*at) < REMEMBERED_FOR);
         let nothing = (now, BTreeSet::new());
-        let (at, uids) = self.memorable.entry(child.owner.uid).or_insert(nothing);
+        let owner = child.owner.uid.clone();
+        let (at, uids) = self.memorable.entry(owner).or_insert(nothing);
         *at = now;
-        uids.insert(child.uid);
+        uids.insert(child.uid.clone());
     }
 
     fn forget(&mut self, owner: &str, key: &Key, which: impl Fn(&Child<V>) -> bool) {
@@ -291,19 +292,25 @@ impl<V> Inner<V> {
     /// A list was received: what it does not hold is gone. Our writes are
     /// forgotten too, since events that would have shown them may be lost;
     /// at worst a request is repeated.
-    fn replace(&mut self) -> Vec<(String, Owner)> {
+    fn replace(&mut self, is_memorable: fn(&V) -> bool) -> Vec<(String, Owner)> {
         let written = self.written.values().flat_map(HashMap::values);
         let known = written.map(|written| &written.child);
         let mut concerned: HashSet<(String, Owner)> = known
             .chain(self.seen.values())
             .map(|child| (child.namespace.clone(), child.owner.clone()))
             .collect();
-        self.seen.clear();
+        let before = std::mem::take(&mut self.seen);
         self.by_owner.clear();
         self.written.clear();
         for child in std::mem::take(&mut self.listing) {
             concerned.insert((child.namespace.clone(), child.owner.clone()));
             self.insert(child);
+        }
+        for (key, child) in before {
+            let is_there = self.seen.get(&key).is_some_and(|now| now.uid == child.uid);
+            if !is_there && is_memorable(&child.view) {
+                self.remember(&child);
+            }
         }
         concerned.into_iter().collect()
     }
@@ -359,6 +366,22 @@ mod tests {
         let concerned = cache.apply(Event::InitDone);
         assert_eq!(shown(&cache), (vec![], 0));
         assert_eq!(concerned, [("n".to_owned(), child(5).owner)]);
+    }
+
+    #[test]
+    fn who_is_gone_is_remembered_if_memorable() {
+        for relist in [false, true] {
+            let cache = Cache::remembering(|version| *version == 6);
+            cache.apply(Event::Apply(child(6)));
+            if relist {
+                cache.apply(Event::Init);
+                cache.apply(Event::InitDone);
+            } else {
+                cache.apply(Event::Delete(child(6)));
+            }
+            assert_eq!(shown(&cache), (vec![], 0));
+            assert!(cache.gone("owner").contains("u"), "relist: {relist}");
+        }
     }
 
     #[test]
