@@ -1,20 +1,30 @@
 //! Leader election: of several managers one works, the others wait.
 
-use kube::Client;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use k8s_openapi::api::coordination::v1::Lease;
+use kube::{Api, Client};
 use kube_lease_manager::{LeaseManagerBuilder, LeaseManagerError};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 /// How long a manager that died holds up the next one, in seconds.
 const LEASE_SECONDS: u64 = 15;
+const LEASE: Duration = Duration::from_secs(LEASE_SECONDS);
 /// How long before its end the lease is renewed, in seconds.
 const RENEW_BEFORE_SECONDS: u64 = 5;
+/// How often is looked whether it still is.
+const CHECK_EVERY: Duration = Duration::from_secs(2);
 
 /// The leadership over a lease.
 #[derive(Debug)]
 pub struct Leadership {
     held: watch::Receiver<bool>,
     task: JoinHandle<()>,
+    leases: Api<Lease>,
+    name: String,
+    identity: String,
 }
 
 /// Waits until the lease `name` is ours.
@@ -27,6 +37,7 @@ pub async fn lead(
     name: &str,
     identity: &str,
 ) -> Result<Leadership, LeaseManagerError> {
+    let leases = Api::namespaced(client.clone(), namespace);
     let manager = LeaseManagerBuilder::new(client, name)
         .with_namespace(namespace)
         .with_identity(identity)
@@ -42,13 +53,34 @@ pub async fn lead(
     });
     // The sender lives as long as the task: an error means that it is over.
     let _ = held.wait_for(|held| *held).await;
-    Ok(Leadership { held, task })
+    Ok(Leadership {
+        held,
+        task,
+        leases,
+        name: name.to_owned(),
+        identity: identity.to_owned(),
+    })
 }
 
 impl Leadership {
-    /// Returns when another manager may have taken over.
+    /// Returns when another manager may have taken over: that is when the lease
+    /// is over by our own clock, even if we can't ask whose it is.
     pub async fn lost(&mut self) {
-        let _ = self.held.wait_for(|held| !*held).await;
+        let mut renewed = Timestamp::now();
+        while Timestamp::now().duration_since(renewed).unsigned_abs() < LEASE {
+            tokio::select! {
+                _ = self.held.wait_for(|held| !*held) => return,
+                () = tokio::time::sleep(CHECK_EVERY) => {}
+            }
+            let asked = self.leases.get(&self.name);
+            if let Ok(Ok(lease)) = tokio::time::timeout(CHECK_EVERY, asked).await {
+                let spec = lease.spec.unwrap_or_default();
+                if spec.holder_identity.as_deref() != Some(&self.identity) {
+                    return;
+                }
+                renewed = spec.renew_time.map_or(renewed, |time| time.0);
+            }
+        }
     }
 
     /// Gives the lease back, so that the next manager waits no longer than it must.
