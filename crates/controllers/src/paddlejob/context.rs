@@ -1,7 +1,7 @@
 //! What every pass shares: the client, the caches, and what this process
 //! remembers of each job between two passes.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -32,8 +32,8 @@ pub(super) struct Context {
     pub(super) config_maps: Cache<ConfigMapView>,
     pub(super) services: Cache<()>,
     memories: Mutex<HashMap<String, Memory>>,
-    /// When the next status that can wait may be written.
-    next_turn: Mutex<Instant>,
+    /// When a status that can wait was last written.
+    last_turn: Mutex<Option<Instant>>,
 }
 
 /// What is remembered of a job between two passes. Losing it costs a request,
@@ -47,10 +47,11 @@ struct Memory {
     written: Option<Instant>,
     /// Since when a step waits to be written.
     step: Option<Instant>,
-    /// When its turn comes among the statuses that can wait.
-    turn: Option<Instant>,
-    /// How often in a row something went wrong.
+    /// Since when it waits for its turn among the statuses that can wait.
+    queued: Option<Instant>,
+    /// How often in a row something went wrong, and when to try again.
     failures: u32,
+    retry_at: Option<Instant>,
 }
 
 impl Context {
@@ -70,7 +71,7 @@ impl Context {
             config_maps: Cache::default(),
             services: Cache::default(),
             memories: Mutex::default(),
-            next_turn: Mutex::new(Instant::now()),
+            last_turn: Mutex::default(),
         }
     }
 
@@ -99,7 +100,7 @@ impl Context {
         let mut memories = self.memories();
         let memory = memories.entry(uid.to_owned()).or_default();
         memory.written = Some(Instant::now());
-        (memory.step, memory.turn) = (None, None);
+        (memory.step, memory.queued) = (None, None);
         memory.superseded = (new != Some(old)).then(|| old.to_owned());
     }
 
@@ -127,39 +128,114 @@ impl Context {
         let now = Instant::now();
         let mut memories = self.memories();
         let memory = memories.entry(uid.to_owned()).or_default();
-        let turn = *memory.turn.get_or_insert_with(|| {
-            let mut next = self
-                .next_turn
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner);
-            let turn = now.max(*next);
-            *next = turn + TURN_EVERY;
-            turn
+        let since = *memory.queued.get_or_insert(now);
+        let ahead = memories
+            .values()
+            .filter(|other| other.queued.is_some_and(|queued| queued < since))
+            .count();
+        let mut last = self
+            .last_turn
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        let turns = u32::try_from(ahead).map_or(u32::MAX, |ahead| ahead.saturating_add(1));
+        let wait = last.map_or(Duration::ZERO, |last| {
+            TURN_EVERY
+                .saturating_mul(turns)
+                .saturating_sub(now.duration_since(last))
         });
-        Some(turn.duration_since(now)).filter(|wait| !wait.is_zero())
+        if wait.is_zero() {
+            *last = Some(now);
+            return None;
+        }
+        // Most of those ahead leave before it is their turn.
+        Some(wait.min(COUNTS_EVERY))
     }
 
-    /// How long to wait after a failure; each in a row waits twice as long.
+    /// There is nothing to write any more.
+    pub(super) fn leave_queue(&self, uid: &str) {
+        if let Some(memory) = self.memories().get_mut(uid) {
+            (memory.step, memory.queued) = (None, None);
+        }
+    }
+
+    /// How long to wait after a failure; each in a row waits twice as long. Passes
+    /// that something else causes meanwhile do not count.
     pub(super) fn back_off(&self, uid: &str) -> Duration {
+        let now = Instant::now();
         let mut memories = self.memories();
         let memory = memories.entry(uid.to_owned()).or_default();
+        if let Some(at) = memory.retry_at.filter(|at| *at > now) {
+            return at.duration_since(now);
+        }
         let wait = BACKOFF
             .0
             .saturating_mul(1 << memory.failures.min(16))
             .min(BACKOFF.1);
         memory.failures = memory.failures.saturating_add(1);
+        memory.retry_at = Some(now + wait);
         wait
     }
 
     /// All went well: the next failure is the first again.
     pub(super) fn reset_back_off(&self, uid: &str) {
         if let Some(memory) = self.memories().get_mut(uid) {
-            memory.failures = 0;
+            (memory.failures, memory.retry_at) = (0, None);
         }
     }
 
     /// The job is gone.
     pub(super) fn forget(&self, uid: &str) {
         self.memories().remove(uid);
+    }
+
+    /// Only these jobs are still there.
+    pub(super) fn remember_only(&self, uids: &HashSet<String>) {
+        self.memories().retain(|uid, _| uids.contains(uid));
+    }
+}
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "a test may fail")]
+mod tests {
+    use super::*;
+
+    fn context() -> Context {
+        let nowhere = kube::Config::new("http://127.0.0.1:1".parse().unwrap());
+        Context::new(
+            Client::try_from(nowhere).unwrap(),
+            Settings::default(),
+            Clock::default(),
+            Metrics::default(),
+        )
+    }
+
+    #[tokio::test]
+    async fn who_leaves_the_queue_holds_up_nobody() {
+        let context = context();
+        assert_eq!(context.turn_wait("first"), None);
+        context.note_written("first", "1", Some("2"));
+        for job in 0..20 {
+            let wait = context.turn_wait(&job.to_string()).unwrap();
+            assert!(wait <= TURN_EVERY * (job + 1), "{job}: {wait:?}");
+        }
+        let last = context.turn_wait("last").unwrap();
+        assert!(last > TURN_EVERY * 10, "{last:?}");
+        for job in 0..20 {
+            context.note_written(&job.to_string(), "1", Some("2"));
+        }
+        let last = context.turn_wait("last").unwrap();
+        assert!(last <= TURN_EVERY, "{last:?}");
+    }
+
+    #[tokio::test]
+    async fn only_passes_that_were_waited_for_prolong_the_wait() {
+        let context = context();
+        let first = context.back_off("a");
+        assert_eq!(first, BACKOFF.0);
+        for _ in 0..10 {
+            assert!(context.back_off("a") <= first);
+        }
+        context.reset_back_off("a");
+        assert_eq!(context.back_off("a"), BACKOFF.0);
     }
 }

@@ -35,7 +35,11 @@ pub(super) async fn publish(
     let uid = identity(&job.metadata.uid);
     let urgency = paddlejob::urgency(job.status.as_ref(), plan);
     let wait = match urgency {
-        Urgency::Never | Urgency::Now => None,
+        Urgency::Never => {
+            context.leave_queue(uid);
+            None
+        }
+        Urgency::Now => None,
         Urgency::Soon => context.step_wait(uid).or_else(|| context.turn_wait(uid)),
         Urgency::Eventually => context.counts_wait(uid).or_else(|| context.turn_wait(uid)),
     };

@@ -1,7 +1,7 @@
 //! What the status says of every job: counts, records, and when to write it.
 
 use api::{
-    PaddleJob, PaddleJobStatus, Phase, PodReference, Role, RoleStatus, labels, set_condition,
+    Condition, PaddleJob, PaddleJobStatus, Phase, PodReference, Role, RoleStatus, labels, set_condition,
 };
 use jiff::Timestamp;
 
@@ -18,6 +18,9 @@ pub(super) mod condition {
     pub(in crate::paddlejob) const COMPLETE: &str = "Complete";
     pub(in crate::paddlejob) const FAILED: &str = "Failed";
 }
+
+/// Reasons of conditions that say what is in a job's way.
+const TROUBLES: [&str; 2] = ["Unschedulable", "ContainerWaiting"];
 
 /// How soon a status has to be written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,8 +39,11 @@ pub enum Urgency {
 pub fn urgency(old: Option<&PaddleJobStatus>, plan: &Plan) -> Urgency {
     let new = &plan.status;
     let Some(old) = old else {
-        // That a job waits is no news, unless there is something to say about it.
-        let waits = new.phase == Some(Phase::Pending) && plan.events.is_empty();
+        // That a job waits is no news, unless it is known what is in its way.
+        let is_in_trouble = |c: &Condition| TROUBLES.contains(&&*c.reason);
+        let waits = new.phase == Some(Phase::Pending)
+            && plan.events.is_empty()
+            && !new.conditions.iter().any(is_in_trouble);
         return if *new == PaddleJobStatus::default() {
             Urgency::Never
         } else if waits && !plan.is_urgent {

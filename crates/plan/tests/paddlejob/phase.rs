@@ -293,6 +293,10 @@ fn what_may_wait() {
     let of = |seen: &Seen| urgency(told.0.status.as_ref(), &told.plan(seen));
     let created = seen(&told, Pod::created);
     assert_eq!(urgency(None, &first), Urgency::Eventually);
+    let trouble = Trouble::Unschedulable("no GPU".to_owned());
+    let stuck = |pod: Pod| pod.edit(|pod| pod.trouble = Some(Box::new(trouble)));
+    let stuck = created.clone().pod("worker-0", stuck);
+    assert_eq!(urgency(None, &job.plan(&stuck)), Urgency::Now);
     assert_eq!(of(&created), Urgency::Never);
     let one = created.clone().pod("worker-0", Pod::scheduled);
     assert_eq!(of(&one), Urgency::Eventually);
