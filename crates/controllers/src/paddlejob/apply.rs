@@ -1,6 +1,9 @@
 //! Applying: writing what the plan says. Every step may be repeated: pods are
 //! created by name and deleted by uid, and what is there already is fine.
 
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
 use api::{PaddleJob, labels};
 use futures::{StreamExt, TryStreamExt, stream};
 use k8s_openapi::NamespaceResourceScope;
@@ -16,7 +19,7 @@ use super::context::Context;
 use super::error::{Error, code, is_refusal};
 use super::identity;
 use super::wire::{IntoChild, WireConfigMap, WirePod, WireService};
-use crate::cache::{Cache, Owner};
+use crate::cache::{Cache, Child, Owner};
 
 /// How many requests of one job are under way at once.
 const PARALLEL: usize = 16;
@@ -71,24 +74,32 @@ pub(super) async fn apply(
             ..Applied::default()
         });
     }
-    let mut refusal = on
-        .create_all::<WireService, ()>(&context.services, services_created)
-        .await?;
+    let services = services_created
+        .iter()
+        .map(|service| on.create::<WireService, _>(&context.services, service));
+    let mut refusal = parallel(services).await?;
     if let Some(data) = config_map {
         refusal = refusal.or(on.write_config_map(data).await?);
     }
-    let created = on
-        .create_all::<WirePod, _>(&context.pods, pods_created)
-        .await?;
     // Woken for nothing, a pod would not be woken again.
-    if refusal.is_none() {
-        parallel(pods_woken.iter().map(|wake| on.wake(wake))).await?;
-    }
-    parallel(pods_stopped.iter().map(|pod| on.stop(pod))).await?;
-    parallel(pods_deleted.iter().map(|pod| on.delete_pod(pod))).await?;
-    parallel(services_deleted.iter().map(|name| on.delete_service(name))).await?;
+    let woken = if refusal.is_none() {
+        &**pods_woken
+    } else {
+        &[]
+    };
+    let pods = pods_created
+        .iter()
+        .map(|pod| on.create::<WirePod, _>(&context.pods, pod));
+    let refusals = [
+        refusal,
+        parallel(pods).await?,
+        parallel(woken.iter().map(|wake| on.wake(wake))).await?,
+        parallel(pods_stopped.iter().map(|pod| on.stop(pod))).await?,
+        parallel(pods_deleted.iter().map(|pod| on.delete_pod(pod))).await?,
+        parallel(services_deleted.iter().map(|name| on.delete_service(name))).await?,
+    ];
     Ok(Applied {
-        refusal: refusal.or(created),
+        refusal: refusals.into_iter().flatten().next(),
         is_over: false,
     })
 }
@@ -118,27 +129,24 @@ pub(super) async fn remove_finalizer(context: &Context, meta: &ObjectMeta) -> Re
         }
         Err(source) if is_gone(&source) => {}
         Err(source) if is_refusal(&source) => return Ok(false),
-        Err(source) => {
-            return Err(Error::Apply {
-                action: "patch",
-                kind: "PaddleJob",
-                name: name.to_owned(),
-                source,
-            });
-        }
+        Err(source) => return Err(failed("patch", "PaddleJob", name, source)),
     }
     Ok(true)
 }
 
-async fn parallel<T>(
-    tasks: impl Iterator<Item = impl Future<Output = Result<T, Error>>>,
-) -> Result<Vec<T>, Error> {
+/// Does many things at once. Of several refusals it is always the same that is
+/// told, in whatever order the answers come: what changes is told again.
+async fn parallel(
+    tasks: impl Iterator<Item = impl Future<Output = Result<Option<Refusal>, Error>>>,
+) -> Result<Option<Refusal>, Error> {
     // A stream of futures that borrow needs its items collected first.
     let tasks: Vec<_> = tasks.collect();
-    stream::iter(tasks)
+    let refusals: Vec<_> = stream::iter(tasks)
         .buffer_unordered(PARALLEL)
         .try_collect()
-        .await
+        .await?;
+    let refusals = refusals.into_iter().flatten();
+    Ok(refusals.min_by(|a, b| a.message.cmp(&b.message)))
 }
 
 struct Target<'a> {
@@ -160,32 +168,6 @@ impl Target<'_> {
             .is_some_and(|owner| Some(owner.uid) == self.job.metadata.uid)
     }
 
-    async fn create_all<K, V>(
-        &self,
-        cache: &Cache<V>,
-        objects: &[Value],
-    ) -> Result<Option<Refusal>, Error>
-    where
-        K: Resource<Scope = NamespaceResourceScope, DynamicType = ()>
-            + IntoChild<V>
-            + Clone
-            + DeserializeOwned
-            + std::fmt::Debug,
-    {
-        let created = parallel(
-            objects
-                .iter()
-                .map(|object| self.create::<K, V>(cache, object)),
-        )
-        .await?;
-        // Always the same of several, in whatever order the answers come: what
-        // changes is told again.
-        Ok(created
-            .into_iter()
-            .flatten()
-            .min_by(|a, b| a.message.cmp(&b.message)))
-    }
-
     /// Creates an object. One of ours that is there already is fine; one of
     /// somebody else is neither adopted nor deleted.
     async fn create<K, V>(&self, cache: &Cache<V>, object: &Value) -> Result<Option<Refusal>, Error>
@@ -201,12 +183,7 @@ impl Target<'_> {
             .pointer("/metadata/name")
             .and_then(Value::as_str)
             .unwrap_or_default();
-        let fail = |source| Error::Apply {
-            action: "create",
-            kind,
-            name: name.to_owned(),
-            source,
-        };
+        let fail = |source| failed("create", kind, name, source);
         let request = Request::new(K::url_path(&(), Some(self.namespace)))
             .create(&PostParams::default(), object.to_string().into_bytes())
             .map_err(|error| fail(kube::Error::BuildRequest(error)))?;
@@ -222,23 +199,33 @@ impl Target<'_> {
                 }
                 self.claim(found, object).await.map_err(fail)?
             }
-            Err(error) if is_refusal(&error) => {
-                let message = format!(
-                    "the API server refuses {kind} {}/{name}: {}",
-                    self.namespace,
-                    words(&error),
-                );
-                return Ok(Some(Refusal {
-                    reason: "Refused",
-                    message,
-                }));
-            }
-            Err(error) => return Err(fail(error)),
+            Err(error) => return self.refusal("create", kind, name, error),
         };
-        if let Some(child) = made.into_child() {
-            cache.note_written(child);
-        }
+        note(cache, made);
         Ok(None)
+    }
+
+    /// What the API server will not do, now or again, is for the user to know.
+    /// Anything else that went wrong is tried again.
+    fn refusal(
+        &self,
+        action: &'static str,
+        kind: &'static str,
+        name: &str,
+        error: kube::Error,
+    ) -> Result<Option<Refusal>, Error> {
+        if !is_refusal(&error) {
+            return Err(failed(action, kind, name, error));
+        }
+        let message = format!(
+            "the API server refuses to {action} {kind} {}/{name}: {}",
+            self.namespace,
+            words(&error),
+        );
+        Ok(Some(Refusal {
+            reason: "Refused",
+            message,
+        }))
     }
 
     /// Services of the Go operator have no labels, and would never be seen. The
@@ -267,19 +254,20 @@ impl Target<'_> {
 
     async fn write_config_map(
         &self,
-        data: &std::collections::BTreeMap<String, String>,
+        data: &BTreeMap<String, String>,
     ) -> Result<Option<Refusal>, Error> {
         let cache = &self.context.config_maps;
         let name = identity(&self.job.metadata.name);
-        let known = cache.of(identity(&self.job.metadata.uid));
-        let Some(old) = known
-            .seen
-            .iter()
-            .chain(&known.unseen)
-            .find(|child| child.name == name)
-        else {
+        if self.known(cache, name).is_none() {
             let object = plan::paddlejob::config_map(self.job, data);
-            return self.create::<WireConfigMap, _>(cache, &object).await;
+            let refusal = self.create::<WireConfigMap, _>(cache, &object).await?;
+            if refusal.is_some() {
+                return Ok(refusal);
+            }
+        }
+        // One that was there before we knew of it may say something else.
+        let Some(old) = self.known(cache, name).filter(|old| old.view.data != *data) else {
+            return Ok(None);
         };
         let removed = old.view.data.keys().filter(|key| !data.contains_key(*key));
         let removed = removed.map(|key| (key.clone(), Value::Null));
@@ -292,29 +280,26 @@ impl Target<'_> {
             .patch(name, &PatchParams::default(), &Patch::Merge(patch))
             .await;
         match patched {
-            Ok(map) => map
-                .into_child()
-                .into_iter()
-                .for_each(|child| cache.note_written(child)),
-            Err(source) => {
-                return Err(Error::Apply {
-                    action: "patch",
-                    kind: "ConfigMap",
-                    name: name.to_owned(),
-                    source,
-                });
-            }
+            Ok(map) => note(cache, map),
+            Err(error) => return self.refusal("patch", "ConfigMap", name, error),
         }
         Ok(None)
     }
 
-    async fn wake(&self, wake: &Wake) -> Result<(), Error> {
+    /// A child of the job as far as we know.
+    fn known<V>(&self, cache: &Cache<V>, name: &str) -> Option<Arc<Child<V>>> {
+        let known = cache.of(identity(&self.job.metadata.uid));
+        let mut known = known.seen.into_iter().chain(known.unseen);
+        known.find(|child| child.name == name)
+    }
+
+    async fn wake(&self, wake: &Wake) -> Result<Option<Refusal>, Error> {
         let patch =
             json!({"metadata": {"uid": wake.uid, "annotations": {labels::WOKEN: wake.key}}});
         self.patch_pod("wake", &wake.name, patch).await
     }
 
-    async fn stop(&self, pod: &Deletion) -> Result<(), Error> {
+    async fn stop(&self, pod: &Deletion) -> Result<Option<Refusal>, Error> {
         let patch = json!({
             "metadata": {"uid": pod.uid},
             "spec": {"activeDeadlineSeconds": STOP_AFTER_SECONDS},
@@ -322,36 +307,31 @@ impl Target<'_> {
         self.patch_pod("stop", &pod.name, patch).await
     }
 
-    async fn patch_pod(&self, action: &'static str, name: &str, patch: Value) -> Result<(), Error> {
+    async fn patch_pod(
+        &self,
+        action: &'static str,
+        name: &str,
+        patch: Value,
+    ) -> Result<Option<Refusal>, Error> {
         match self
             .api::<WirePod>()
             .patch(name, &PatchParams::default(), &Patch::Merge(patch))
             .await
         {
-            Ok(pod) => pod
-                .into_child()
-                .into_iter()
-                .for_each(|child| self.context.pods.note_written(child)),
-            Err(source) if is_gone(&source) => {}
-            Err(source) => {
-                return Err(Error::Apply {
-                    action,
-                    kind: "Pod",
-                    name: name.to_owned(),
-                    source,
-                });
-            }
+            Ok(pod) => note(&self.context.pods, pod),
+            Err(error) if is_gone(&error) => {}
+            Err(error) => return self.refusal(action, "Pod", name, error),
         }
-        Ok(())
+        Ok(None)
     }
 
-    async fn delete_pod(&self, pod: &Deletion) -> Result<(), Error> {
+    async fn delete_pod(&self, pod: &Deletion) -> Result<Option<Refusal>, Error> {
         let resource_version = if pod.unless_scheduled {
             let known = self.context.pods.of(identity(&self.job.metadata.uid));
             let known = known.seen.iter().find(|child| child.uid == pod.uid);
             let Some(known) = known.filter(|child| !child.view.is_scheduled()) else {
                 // It got a node, or is gone: the next pass is on its way.
-                return Ok(());
+                return Ok(None);
             };
             Some(known.version.clone())
         } else {
@@ -366,38 +346,30 @@ impl Target<'_> {
             ..DeleteParams::default()
         };
         match self.api::<WirePod>().delete(&pod.name, &params).await {
-            Ok(answer) => {
-                let child = answer.left().and_then(IntoChild::into_child);
-                child
-                    .into_iter()
-                    .for_each(|child| self.context.pods.note_written(child));
-            }
-            Err(source) if is_gone(&source) => {}
-            Err(source) => {
-                return Err(Error::Apply {
-                    action: "delete",
-                    kind: "Pod",
-                    name: pod.name.clone(),
-                    source,
-                });
-            }
+            Ok(answer) => answer
+                .left()
+                .into_iter()
+                .for_each(|pod| note(&self.context.pods, pod)),
+            Err(error) if is_gone(&error) => {}
+            Err(error) => return self.refusal("delete", "Pod", &pod.name, error),
         }
-        Ok(())
+        Ok(None)
     }
 
-    async fn delete_service(&self, name: &str) -> Result<(), Error> {
-        match self
-            .api::<WireService>()
-            .delete(name, &DeleteParams::default())
-            .await
-        {
-            Err(source) if !is_gone(&source) => Err(Error::Apply {
-                action: "delete",
-                kind: "Service",
-                name: name.to_owned(),
-                source,
+    async fn delete_service(&self, name: &str) -> Result<Option<Refusal>, Error> {
+        let Some(known) = self.known(&self.context.services, name) else {
+            return Ok(None);
+        };
+        let params = DeleteParams {
+            preconditions: Some(Preconditions {
+                uid: Some(known.uid.clone()),
+                resource_version: None,
             }),
-            _ => Ok(()),
+            ..DeleteParams::default()
+        };
+        match self.api::<WireService>().delete(name, &params).await {
+            Err(error) if !is_gone(&error) => self.refusal("delete", "Service", name, error),
+            _ => Ok(None),
         }
     }
 
@@ -413,14 +385,24 @@ impl Target<'_> {
         };
         let name = identity(&meta.name);
         match self.api::<PaddleJob>().delete(name, &params).await {
-            Err(source) if !is_gone(&source) => Err(Error::Apply {
-                action: "delete",
-                kind: "PaddleJob",
-                name: name.to_owned(),
-                source,
-            }),
+            Err(error) if !is_gone(&error) => Err(failed("delete", "PaddleJob", name, error)),
             _ => Ok(()),
         }
+    }
+}
+
+fn note<K: IntoChild<V>, V>(cache: &Cache<V>, written: K) {
+    if let Some(child) = written.into_child() {
+        cache.note_written(child);
+    }
+}
+
+fn failed(action: &'static str, kind: &'static str, name: &str, source: kube::Error) -> Error {
+    Error::Apply {
+        action,
+        kind,
+        name: name.to_owned(),
+        source,
     }
 }
 
