@@ -73,20 +73,24 @@ pub async fn run(
     };
     let (reader, writer) = reflector::store();
     let listed = reader.clone();
-    let forgetful = Arc::clone(&context);
+    let (stored, forgetful) = (reader.clone(), Arc::clone(&context));
     let jobs = watcher(
         watch::scoped::<StoredJob>(client, namespace.as_deref()),
         watcher::Config::default(),
     )
     .default_backoff()
-    .inspect(move |event| {
-        if let Ok(watcher::Event::Delete(job)) = event {
-            forgetful.forget(job.meta().uid.as_deref().unwrap_or_default());
-        }
-    })
     .reflect(writer)
+    .inspect(move |event| match event {
+        Ok(watcher::Event::Delete(job)) => forgetful.forget(identity(&job.meta().uid)),
+        Ok(watcher::Event::InitDone) => {
+            let jobs = stored.state();
+            let uids = jobs.iter().filter_map(|job| job.meta().uid.clone());
+            forgetful.remember_only(&uids.collect());
+        }
+        Ok(_) => {}
+        Err(error) => watch::interrupted::<StoredJob>(error),
+    })
     .touched_objects();
-    ready();
     let work = Controller::for_stream(jobs, reader)
         .with_config(Config::default().concurrency(CONCURRENCY))
         .reconcile_on(changed)
@@ -96,10 +100,11 @@ pub async fn run(
     // Told to end before the first list of jobs, a Controller would wait for
     // that list for ever; no pass has begun by then.
     let unlisted = async {
-        shutdown.await;
-        if listed.wait_until_ready().now_or_never().is_some() {
-            std::future::pending::<()>().await;
+        tokio::select! {
+            _ = listed.wait_until_ready() => ready(),
+            () = shutdown => return,
         }
+        std::future::pending().await
     };
     tokio::select! {
         () = work => {},
@@ -139,7 +144,7 @@ async fn reconcile(stored: Arc<StoredJob>, context: Arc<Context>) -> Result<Acti
     }
     if let Some(refusal) = applied.refusal {
         paddlejob::refuse(&mut plan, job, refusal, now);
-        wake = Some(context.back_off(uid));
+        wake = wake.into_iter().chain([context.back_off(uid)]).min();
     } else {
         context.reset_back_off(uid);
     }

@@ -102,7 +102,7 @@ where
             let event = match event {
                 Ok(event) => event,
                 Err(error) => {
-                    tracing::warn!(kind = %K::kind(&()), %error, "a watch was interrupted and goes on");
+                    interrupted::<K>(&error);
                     continue;
                 }
             };
@@ -118,6 +118,11 @@ where
         }
     });
     is_filled
+}
+
+/// Tells why a watch stopped for the moment.
+pub(super) fn interrupted<K: Resource<DynamicType = ()>>(error: &watcher::Error) {
+    tracing::warn!(kind = %K::kind(&()), %error, "a watch was interrupted and goes on");
 }
 
 /// The same event with what is kept of the object; `None` when it is nobody's.
