@@ -56,10 +56,11 @@ pub(crate) fn metrics(metrics: Metrics) -> Router {
 /// Serves `router` at an address in the form of the Go operator (`:8080`); an
 /// empty one, or `0`, is switched off.
 pub(crate) async fn serve(flag: &str, address: &str, router: Router) -> anyhow::Result<()> {
-    let Some(address) = parse_address(address).with_context(|| format!("--{flag}"))? else {
+    let addresses = parse_address(address).with_context(|| format!("--{flag}"))?;
+    if addresses.is_empty() {
         return Ok(());
-    };
-    let listener = TcpListener::bind(address)
+    }
+    let listener = TcpListener::bind(&*addresses)
         .await
         .with_context(|| format!("--{flag}: can't listen on {address}"))?;
     tokio::spawn(async move {
@@ -70,19 +71,20 @@ pub(crate) async fn serve(flag: &str, address: &str, router: Router) -> anyhow::
     Ok(())
 }
 
-fn parse_address(text: &str) -> anyhow::Result<Option<SocketAddr>> {
-    if text.is_empty() || text == "0" {
-        return Ok(None);
-    }
-    let full = if text.starts_with(':') {
-        format!("0.0.0.0{text}")
-    } else {
-        text.to_owned()
+/// The addresses of which the first that can be had is taken: without a host it
+/// is every address, and those of IPv4 alone where there is no IPv6.
+fn parse_address(text: &str) -> anyhow::Result<Vec<SocketAddr>> {
+    let hosts: &[&str] = match text {
+        "" | "0" => &[],
+        _ if text.starts_with(':') => &["[::]", "0.0.0.0"],
+        _ => &[""],
     };
-    let address = full
-        .parse()
-        .with_context(|| format!("{text:?} is no address; :8080 or 127.0.0.1:8080 would be"))?;
-    Ok(Some(address))
+    let parse = |host: &&str| {
+        format!("{host}{text}")
+            .parse()
+            .with_context(|| format!("{text:?} is no address; :8080 or 127.0.0.1:8080 would be"))
+    };
+    hosts.iter().map(parse).collect()
 }
 
 #[cfg(test)]
@@ -92,16 +94,12 @@ mod tests {
 
     #[test]
     fn addresses_in_the_form_of_go() {
-        assert_eq!(
-            parse_address(":8080").unwrap(),
-            Some(([0, 0, 0, 0], 8080).into())
-        );
-        assert_eq!(
-            parse_address("127.0.0.1:1").unwrap(),
-            Some(([127, 0, 0, 1], 1).into())
-        );
-        assert_eq!(parse_address("0").unwrap(), None);
-        assert_eq!(parse_address("").unwrap(), None);
+        let all = [([0; 16], 8080).into(), ([0; 4], 8080).into()];
+        assert_eq!(parse_address(":8080").unwrap(), all);
+        let one = [([127, 0, 0, 1], 1).into()];
+        assert_eq!(parse_address("127.0.0.1:1").unwrap(), one);
+        assert_eq!(parse_address("0").unwrap(), []);
+        assert_eq!(parse_address("").unwrap(), []);
         assert!(format!("{:#}", parse_address("8080").unwrap_err()).contains(":8080"));
     }
 }

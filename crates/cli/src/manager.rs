@@ -1,7 +1,7 @@
 //! `paddle-operator manager`: flags, then options, then the controllers.
 
 use std::path::PathBuf;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::Context;
 use axum::http::HeaderValue;
@@ -20,6 +20,9 @@ const OWN_IMAGE: &str = concat!("paddlepaddle/paddle-operator:v", env!("CARGO_PK
 
 /// Who we are in the audit log of the API server.
 const AGENT: &str = concat!("paddle-operator/", env!("CARGO_PKG_VERSION"));
+
+/// How long the API server may be silent. A watch ends after less than that.
+const READ_TIMEOUT: Duration = Duration::from_secs(300);
 
 /// The flags; their names are those of the Go operator.
 #[derive(Debug, clap::Args)]
@@ -56,6 +59,10 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
 
 async fn manage(args: Args) -> anyhow::Result<()> {
     let mut config = kube_config(args.kubeconfig.as_deref()).await?;
+    // A server that took a request and then fell silent must not hold up a job
+    // for ever. Watches are silent too, but they end sooner.
+    config.read_timeout = Some(READ_TIMEOUT);
+    config.reset_reader_on_write = true;
     config
         .headers
         .push((USER_AGENT, HeaderValue::from_static(AGENT)));

@@ -6,6 +6,7 @@ use std::io::{ErrorKind, Write};
 use std::time::{Duration, Instant};
 
 use futures::future::join_all;
+use futures::{StreamExt, stream};
 use tokio::net::{TcpStream, lookup_host};
 use tokio::time::{sleep, timeout};
 
@@ -15,8 +16,13 @@ const NAMES_PATIENCE: Duration = Duration::from_secs(120);
 /// How long a parameter server that answers may refuse connections: some jobs
 /// have servers that never listen.
 const SERVERS_PATIENCE: Duration = Duration::from_secs(60);
-/// How often is looked again.
+/// How soon is looked again.
 const PAUSE: Duration = Duration::from_millis(250);
+/// How soon names are asked for again that are missing for long: every pod of the
+/// job asks for those of all others.
+const LONGEST_PAUSE: Duration = Duration::from_secs(2);
+/// How many names are asked for at once; each takes a thread.
+const LOOKUPS: usize = 16;
 /// A server that takes longer to answer does not answer.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 
@@ -84,14 +90,16 @@ async fn names(args: &Args) -> Vec<String> {
     let mut missing: BTreeSet<String> = args.worker_endpoints.iter().filter_map(host).collect();
     missing.extend(essential.iter().cloned());
     let mut essential_since = None;
+    let mut pause = PAUSE;
     loop {
-        let looked_up = join_all(missing.iter().map(|name| async move {
+        let asked = stream::iter(missing).map(|name| async move {
             let resolves = lookup_host((name.as_str(), 0))
                 .await
                 .is_ok_and(|mut found| found.next().is_some());
-            (!resolves).then(|| name.clone())
-        }));
-        missing = looked_up.await.into_iter().flatten().collect();
+            (!resolves).then_some(name)
+        });
+        let answers: Vec<_> = asked.buffer_unordered(LOOKUPS).collect().await;
+        missing = answers.into_iter().flatten().collect();
         if missing.is_disjoint(&essential) {
             essential_since.get_or_insert_with(Instant::now);
         }
@@ -100,7 +108,8 @@ async fn names(args: &Args) -> Vec<String> {
         {
             return missing.into_iter().collect();
         }
-        sleep(PAUSE).await;
+        sleep(pause).await;
+        pause = (pause * 2).min(LONGEST_PAUSE);
     }
 }
 
