@@ -7,6 +7,8 @@ SHELL := /bin/bash
 # Where installers put cargo and go, for shells that do not know yet.
 export PATH := $(PATH):$(HOME)/.cargo/bin:/usr/local/go/bin
 
+# An absolute path, since tests run in the directory of their crate.
+TARGET := $(or $(CARGO_TARGET_DIR),$(CURDIR)/target)
 # Names of their own, so that a developer's cluster stays out of it. Give others to run
 # two at once.
 TEST_CLUSTER ?= test
@@ -50,7 +52,7 @@ test-chaos: setup ## Kill the manager, lie to it and feed it hostile objects, on
 	cargo build --package cli
 	$(call with_cluster,$(CHAOS_CLUSTER),--kwok 4,\
 	PADDLE_OPERATOR_TEST_KWOK_KUBECONFIG="$$PADDLE_OPERATOR_TEST_KUBECONFIG" \
-	PADDLE_OPERATOR_BIN="$${CARGO_TARGET_DIR:-$(CURDIR)/target}/debug/paddle-operator" \
+	PADDLE_OPERATOR_BIN="$(TARGET)/debug/paddle-operator" \
 	cargo test --package testkit --features chaos --test chaos --test hostile)
 
 .PHONY: bench-control
@@ -59,7 +61,7 @@ bench-control: setup ## Measure the manager on fake nodes, beside bare pods
 	$(call with_cluster,$(BENCH_CLUSTER),--kwok $(NODES),\
 	cargo xtask cluster kubectl --name $(BENCH_CLUSTER) apply -f deploy/v1/crd.yaml; \
 	PADDLE_OPERATOR_TEST_AUDIT_LOG="$$(cargo xtask cluster audit-log --name $(BENCH_CLUSTER))" \
-	PADDLE_OPERATOR_BIN=target/release/paddle-operator target/release/bench-control)
+	PADDLE_OPERATOR_BIN="$(TARGET)/release/paddle-operator" "$(TARGET)/release/bench-control")
 
 .PHONY: generate
 generate: ## Write what is generated from the types
