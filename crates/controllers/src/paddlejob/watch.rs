@@ -122,7 +122,14 @@ where
 
 /// Tells why a watch stopped for the moment.
 pub(super) fn interrupted<K: Resource<DynamicType = ()>>(error: &watcher::Error) {
-    tracing::warn!(kind = %K::kind(&()), %error, "a watch was interrupted and goes on");
+    let kind = K::kind(&());
+    if let watcher::Error::InitialListFailed(kube::Error::Api(status)) = error
+        && status.code == 404
+    {
+        tracing::warn!(%kind, "the API server does not know this kind: apply its CRD (deploy/v1/crd.yaml)");
+    } else {
+        tracing::warn!(%kind, %error, "a watch was interrupted and goes on");
+    }
 }
 
 /// The same event with what is kept of the object; `None` when it is nobody's.

@@ -6,6 +6,9 @@ use jiff::Timestamp;
 use super::status::{condition, set};
 use super::{Event, Plan, validity};
 
+const INVALID: &str = "InvalidSpec";
+const UNSUPPORTED: &str = "NotSupported";
+
 /// Why a job can't be started.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Refusal {
@@ -17,16 +20,31 @@ pub struct Refusal {
 
 /// What in the job itself keeps it from being started.
 pub(super) fn fault(job: &PaddleJob) -> Option<Refusal> {
+    if is_accepted(job) {
+        return None;
+    }
     let faults = validity::faults(job);
     if !faults.is_empty() {
         return Some(Refusal {
-            reason: "InvalidSpec",
+            reason: INVALID,
             message: faults.join("; "),
         });
     }
     validity::unsupported(job).map(|message| Refusal {
-        reason: "NotSupported",
+        reason: UNSUPPORTED,
         message,
+    })
+}
+
+/// Whether this very spec was looked at before and found good: templates may be
+/// long, and a job has many passes.
+fn is_accepted(job: &PaddleJob) -> bool {
+    let generation = job.metadata.generation;
+    job.status.as_ref().is_some_and(|status| {
+        let refused = |c: &Condition| [INVALID, UNSUPPORTED].contains(&&*c.reason);
+        generation.is_some()
+            && status.observed_generation == generation
+            && !status.conditions.iter().any(refused)
     })
 }
 
@@ -81,7 +99,7 @@ pub fn unreadable(
         &mut plan,
         &job,
         Refusal {
-            reason: "InvalidSpec",
+            reason: INVALID,
             message,
         },
         now,

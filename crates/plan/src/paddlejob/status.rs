@@ -1,7 +1,8 @@
 //! What the status says of every job: counts, records, and when to write it.
 
 use api::{
-    Condition, PaddleJob, PaddleJobStatus, Phase, PodReference, Role, RoleStatus, labels, set_condition,
+    Condition, PaddleJob, PaddleJobStatus, Phase, PodReference, Role, RoleStatus, labels,
+    set_condition,
 };
 use jiff::Timestamp;
 
