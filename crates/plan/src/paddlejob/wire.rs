@@ -9,6 +9,9 @@ use super::world::{Address, PodPhase, Trouble};
 /// The last words of a container are cut to so many bytes, from their end.
 const LAST_WORDS: usize = 512;
 
+/// How a kubelet says that a key is missing which the operator will add.
+const MISSING_KEY: &str = "couldn't find key PADDLE_OPERATOR_";
+
 /// Reasons by which the cluster, not the program, ends a pod.
 const DISRUPTIONS: [&str; 9] = [
     "Evicted",
@@ -73,6 +76,7 @@ pub struct ContainerStatus {
     name: String,
     restart_count: i32,
     state: State,
+    last_state: State,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -139,10 +143,13 @@ impl PodStatus {
         })
     }
 
-    pub(super) fn trouble(&self) -> Option<Trouble> {
+    /// What is wrong with a pod of the job with this name. A pod whose container
+    /// crashes again and again runs, and is not ready.
+    pub(super) fn trouble(&self, job: &str) -> Option<Trouble> {
         match self.phase() {
             PodPhase::Failed => Some(self.failure()),
-            PodPhase::Pending => self.obstacle(),
+            PodPhase::Pending => self.obstacle(job),
+            PodPhase::Running if !self.is_ready() => self.obstacle(job),
             _ => None,
         }
     }
@@ -181,14 +188,7 @@ impl PodStatus {
         }
     }
 
-    fn obstacle(&self) -> Option<Trouble> {
-        // Creating and initialising are no trouble, and a missing key of the
-        // job's own ConfigMap is how pods wait for each other.
-        const NORMAL: [&str; 3] = [
-            "ContainerCreating",
-            "PodInitializing",
-            "CreateContainerConfigError",
-        ];
+    fn obstacle(&self, job: &str) -> Option<Trouble> {
         let unscheduled = self.conditions.iter().find(|c| {
             c.type_ == "PodScheduled" && c.status == "False" && c.reason != "SchedulingGated"
         });
@@ -200,10 +200,44 @@ impl PodStatus {
             .iter()
             .chain(&self.container_statuses);
         all.filter_map(|c| c.state.waiting.as_ref().map(|w| (c, w)))
-            .find(|(_, w)| !w.reason.is_empty() && !NORMAL.contains(&w.reason.as_str()))
+            .find(|(_, waiting)| !waiting.is_normal(job))
             .map(|(c, w)| {
-                Trouble::Waiting(c.name.clone(), w.reason.clone(), last_words(&w.message))
+                // Why it ended says more than how long its kubelet backs off.
+                let message = match &c.last_state.terminated {
+                    Some(end) => end.to_string(),
+                    None => last_words(&w.message),
+                };
+                Trouble::Waiting(c.name.clone(), w.reason.clone(), message)
             })
+    }
+}
+
+impl Waiting {
+    /// Creating and initialising are no trouble, and by what is missing in the
+    /// job's own ConfigMap pods wait for each other.
+    fn is_normal(&self, job: &str) -> bool {
+        match self.reason.as_str() {
+            "" | "ContainerCreating" | "PodInitializing" => true,
+            "CreateContainerConfigError" => {
+                let missing = format!("configmap \"{job}\" not found");
+                self.message.contains(&missing) || self.message.contains(MISSING_KEY)
+            }
+            _ => false,
+        }
+    }
+}
+
+impl std::fmt::Display for Terminated {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(
+            f,
+            "it exited with code {} ({})",
+            self.exit_code, self.reason
+        )?;
+        match last_words(&self.message).as_str() {
+            "" => Ok(()),
+            words => write!(f, ": {words}"),
+        }
     }
 }
 

@@ -155,7 +155,7 @@ impl PodView {
             started,
             deleted_at: meta.deletion_timestamp.as_ref().map(|time| time.0),
             active_deadline: spec.active_deadline_seconds,
-            trouble: status.trouble().map(Box::new),
+            trouble: status.trouble(job).map(Box::new),
         })
     }
 

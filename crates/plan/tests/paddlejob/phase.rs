@@ -201,6 +201,29 @@ fn conditions_say_why() {
     }
 }
 
+/// A container that crashes keeps a job from Running, and not in it.
+#[test]
+fn a_container_that_crashes_is_told_until_the_job_runs() {
+    let crashing = |p: Pod| {
+        p.started().edit(|p| {
+            let (name, reason) = ("paddle".to_owned(), "CrashLoopBackOff".to_owned());
+            p.ready = false;
+            p.trouble = Some(Box::new(Trouble::Waiting(name, reason, String::new())));
+        })
+    };
+    let new = job("a").workers(2);
+    let all = seen(&new, Pod::ready).pod("worker-1", crashing);
+    let plan = new.plan(&all);
+    assert_eq!(plan.phase(), Phase::Starting);
+    assert_eq!(
+        plan.condition("Running"),
+        "False ContainerWaiting: pod a-worker-1: container paddle waits, CrashLoopBackOff"
+    );
+    let plan = new.running().plan(&all);
+    assert_eq!(plan.phase(), Phase::Running);
+    assert!(plan.condition("Running").starts_with("True AllReady"));
+}
+
 #[test]
 fn ipv6_only_pods_are_sent_to_service_mode() {
     let six = |p: Pod| p.scheduled().edit(|p| p.address = Some(Address::V6Only));

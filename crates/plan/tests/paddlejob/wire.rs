@@ -137,12 +137,7 @@ fn what_keeps_a_pod_from_running() {
             {"name": "paddle", "state": {"waiting": {"reason": reason, "message": "m"}}},
         ]})
     };
-    for normal in [
-        "ContainerCreating",
-        "PodInitializing",
-        // How pods wait for each other.
-        "CreateContainerConfigError",
-    ] {
+    for normal in ["ContainerCreating", "PodInitializing"] {
         assert_eq!(trouble(waiting(normal)), None, "{normal}");
     }
     assert_eq!(
@@ -166,6 +161,62 @@ fn what_keeps_a_pod_from_running() {
         "not schedulable: no GPU"
     );
     assert_eq!(trouble(scheduled("SchedulingGated")), None);
+}
+
+/// By what is missing in the job's own ConfigMap pods wait for each other; what
+/// else is missing, only the user can bring.
+#[test]
+fn what_a_container_misses() {
+    let cases = [
+        (r#"configmap "a" not found"#, true),
+        (
+            "couldn't find key PADDLE_OPERATOR_0a1b2c3d_0_1 in ConfigMap default/a",
+            true,
+        ),
+        (r#"configmap "b" not found"#, false),
+        (r#"secret "a" not found"#, false),
+        ("couldn't find key TOKEN in ConfigMap default/a", false),
+        ("couldn't find key TOKEN in Secret default/a", false),
+    ];
+    for (message, is_normal) in cases {
+        let reason = "CreateContainerConfigError";
+        for list in ["initContainerStatuses", "containerStatuses"] {
+            let told = trouble(json!({"phase": "Pending", list: [
+                {"name": "paddle", "state": {"waiting": {"reason": reason, "message": message}}},
+            ]}));
+            let want = format!("container paddle waits, {reason}: {message}");
+            assert_eq!(told, (!is_normal).then_some(want), "{list}");
+        }
+    }
+}
+
+/// With `restartPolicy: OnFailure` the pod of a program that crashes again and
+/// again is Running, and never ready.
+#[test]
+fn why_a_container_crashes_again_and_again() {
+    let crashing = |phase: &str, ready: &str, list: &str| {
+        trouble(json!({
+            "phase": phase,
+            "conditions": [{"type": "Ready", "status": ready}],
+            list: [{
+                "name": "paddle",
+                "restartCount": 3,
+                "state": {"waiting": {
+                    "reason": "CrashLoopBackOff",
+                    "message": "back-off 40s restarting failed container=paddle",
+                }},
+                "lastState": {"terminated":
+                    {"exitCode": 2, "reason": "Error", "message": "no such file\n"}},
+            }],
+        }))
+    };
+    let want =
+        "container paddle waits, CrashLoopBackOff: it exited with code 2 (Error): no such file";
+    let found = crashing("Running", "False", "containerStatuses");
+    assert_eq!(found.as_deref(), Some(want));
+    let found = crashing("Pending", "False", "initContainerStatuses");
+    assert_eq!(found.as_deref(), Some(want));
+    assert_eq!(crashing("Running", "True", "containerStatuses"), None);
 }
 
 #[test]

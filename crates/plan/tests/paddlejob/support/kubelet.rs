@@ -178,7 +178,10 @@ impl Pod {
 
 fn state_json(state: Container) -> Value {
     match state {
-        Container::Waiting => json!({"waiting": {"reason": "CreateContainerConfigError"}}),
+        Container::Waiting => json!({"waiting": {
+            "reason": "CreateContainerConfigError",
+            "message": "couldn't find key PADDLE_OPERATOR_0a1b2c3d_0_1 in ConfigMap default/a",
+        }}),
         Container::Running => json!({"running": {"startedAt": "2027-01-15T08:00:00Z"}}),
         Container::Ended(code) => json!({"terminated": {"exitCode": code, "reason": "Error"}}),
     }
