@@ -252,6 +252,7 @@ fn carry_out(
             counts,
         } => {
             verdict::restart(plan, job, reason, message, counts, now);
+            restart::rest(plan, job, roster, now);
         }
         Verdict::Resize { message } => verdict::resize(plan, job, message, now),
         Verdict::Suspend if job.status.as_ref().and_then(|s| s.phase) == Some(Phase::Suspended) => {
@@ -280,12 +281,12 @@ fn proceed(
             .copied()
             .chain(roster.surplus.iter().copied()),
     );
-    if roster.old.is_empty() {
-        let evicted = roster
-            .members
-            .iter()
-            .filter(|member| member.state() == State::Disrupted);
-        delete(plan, evicted.filter_map(|member| member.pod));
+    let rest = restart::rests_until(job, now);
+    if let Some(until) = rest {
+        plan.wake_at(until);
+    }
+    if roster.old.is_empty() && rest.is_none() {
+        replace_evicted(plan, roster, now);
         let port = rendezvous::port(roster, seen);
         // What is being created may be of an older attempt: it is seen first.
         // And in Service mode the lists come first, which wait for surplus pods.
@@ -343,6 +344,21 @@ fn proceed(
     phase::proceed(plan, job, roster, now);
     if let Some(until) = deadline::active_until(job) {
         plan.wake_at(until);
+    }
+}
+
+/// Deletes what was evicted, so that its name is free.
+fn replace_evicted(plan: &mut Plan, roster: &Roster<'_>, now: Timestamp) {
+    let evicted = roster
+        .members
+        .iter()
+        .filter(|member| member.state() == State::Disrupted)
+        .filter_map(|member| member.pod);
+    for pod in evicted {
+        match restart::replaced_at(pod).filter(|at| *at > now) {
+            Some(at) => plan.wake_at(at),
+            None => delete(plan, std::iter::once(pod)),
+        }
     }
 }
 

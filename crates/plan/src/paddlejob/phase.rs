@@ -8,7 +8,7 @@ use super::mode::Intranet;
 use super::roster::{Member, Roster};
 use super::status::{condition, observe, set};
 use super::world::{Address, PodView, Trouble};
-use super::{Event, Plan, scaling, validity};
+use super::{Event, Plan, restart, scaling, validity};
 
 /// The status of a job on its way.
 pub(super) fn proceed(plan: &mut Plan, job: &PaddleJob, roster: &Roster<'_>, now: Timestamp) {
@@ -84,6 +84,8 @@ fn describe(
     let tell = |(pod, trouble): (&PodView, &Trouble)| format!("pod {}: {trouble}", pod.name);
     let scheduled = roster.members.iter().all(Member::is_scheduled);
     match unschedulable {
+        // It says until when.
+        _ if restart::rests_until(job, now).is_some() => {}
         _ if scheduled => set(
             status,
             job,

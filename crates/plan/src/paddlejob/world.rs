@@ -61,6 +61,8 @@ pub struct PodView {
     pub ready: bool,
     /// Its paddle container runs, or has run.
     pub started: bool,
+    /// When it was created.
+    pub created: Option<Timestamp>,
     /// When it should be gone, if it is being deleted.
     pub deleted_at: Option<Timestamp>,
     /// `spec.activeDeadlineSeconds`: how the operator stops a pod and keeps its logs.
@@ -153,6 +155,7 @@ impl PodView {
             address: status.address(),
             ready: status.phase() == PodPhase::Running && status.is_ready(),
             started,
+            created: meta.creation_timestamp.as_ref().map(|time| time.0),
             deleted_at: meta.deletion_timestamp.as_ref().map(|time| time.0),
             active_deadline: spec.active_deadline_seconds,
             trouble: status.trouble(job).map(Box::new),

@@ -149,6 +149,95 @@ fn a_worker_of_a_ps_job_is_replaced_alone() {
     }
 }
 
+/// Attempts that end early are tried again ever later, but one that lasted
+/// longer than the rest would is not.
+#[test]
+fn a_job_rests_before_it_starts_again() {
+    // The attempt that ends, its age, and the rest before the next.
+    let cases = [
+        (0, 0, Some(1)),
+        (0, 1, None),
+        (1, 1, Some(2)),
+        (1, 2, None),
+        (5, 20, Some(32)),
+        (9, 200, Some(300)),
+        (9, 300, None),
+        (i32::MAX - 1, 200, Some(300)),
+    ];
+    for (attempt, age, rest) in cases {
+        let job = job("a").workers(2).running().attempt(attempt);
+        let seen = seen(&job, |p| p.ready().aged(age)).pod("worker-1", Pod::evicted);
+        let verdict = job.plan(&seen);
+        let told = verdict.condition("Scheduled");
+        let again = job.status(|status| *status = verdict.status);
+        assert_eq!(again.plan(&seen).deleted(), ["a-worker-0", "a-worker-1"]);
+        let Some(rest) = rest else {
+            assert!(!told.contains("BackOff"), "{told}");
+            assert_eq!(again.plan(&nothing()).created().len(), 2);
+            continue;
+        };
+        let until = now() + seconds(rest);
+        assert_eq!(
+            told,
+            format!("False BackOff: the last attempt ended early; the next one begins at {until}")
+        );
+        let resting = again.plan_at(&nothing(), until - seconds(1));
+        assert!(resting.is_idle(), "{resting:#?}");
+        assert_eq!(resting.wake_at, Some(until));
+        assert_eq!(resting.condition("Scheduled"), told);
+        assert_eq!(resting.phase(), Phase::Restarting);
+        let rested = again.plan_at(&nothing(), until);
+        assert_eq!(rested.created().len(), 2, "after {attempt}");
+        assert!(rested.condition("Scheduled").contains("WaitingForNodes"));
+    }
+}
+
+/// Each rest begins with its own verdict, also when the job never ran between.
+#[test]
+fn every_rest_has_its_whole_length() {
+    let job = job("a").workers(1).running().attempt(2);
+    let evicted = |p: Pod| p.evicted().aged(0);
+    let job = job
+        .clone()
+        .status(|s| *s = job.plan(&seen(&job, evicted)).status);
+    let later = now() + seconds(4);
+    let again = job.plan_at(&seen(&job, |p| evicted(p).aged(-4)), later);
+    assert_eq!(again.status.attempt, Some(4));
+    let job = job.status(|status| *status = again.status);
+    let plan = job.plan_at(&nothing(), later);
+    assert_eq!(plan.wake_at, Some(later + seconds(8)));
+}
+
+/// Nobody waits for what he asks for himself.
+#[test]
+fn a_wish_ends_the_rest() {
+    let job = job("a").workers(2).running().attempt(7);
+    let young = seen(&job, |p| p.ready().aged(0)).pod("worker-1", Pod::evicted);
+    let resting = job.clone().status(|s| *s = job.plan(&young).status);
+    assert!(resting.plan(&nothing()).created().is_empty());
+    let scaled = resting.clone().scaled(Role::Worker, 3);
+    let scaled = scaled
+        .clone()
+        .status(|s| *s = scaled.plan(&nothing()).status);
+    assert_eq!(scaled.plan(&nothing()).created().len(), 3);
+    let suspended = resting.suspend(true);
+    let suspended = suspended
+        .clone()
+        .status(|s| *s = suspended.plan(&nothing()).status);
+    assert_eq!(suspended.suspend(false).plan(&nothing()).created().len(), 2);
+}
+
+#[test]
+fn a_worker_that_is_turned_away_at_once_is_replaced_later() {
+    let job = job("a").ps(1).workers(2).running();
+    let seen = seen(&job, Pod::ready).pod("worker-1", |p| p.evicted().aged(3));
+    let plan = job.plan(&seen);
+    assert!(plan.deleted().is_empty());
+    let at = now() + seconds(7);
+    assert_eq!(plan.wake_at, Some(at));
+    assert_eq!(job.plan_at(&seen, at).deleted(), ["a-worker-1"]);
+}
+
 /// A pod that ends while it is deleted has not failed by its own doing.
 #[test]
 fn a_pod_that_fails_while_it_is_deleted_does_not_count() {

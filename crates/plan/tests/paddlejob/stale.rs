@@ -246,6 +246,30 @@ fn rule_e_a_name_that_is_taken_is_a_condition() {
     no_faults(&world);
 }
 
+/// A node that the template names turns every pod away, for an hour: 9 rests
+/// that grow to 256 s, and then one each 5 min.
+#[test]
+fn a_job_that_no_node_takes_spares_the_cluster() {
+    let mut world = world(&job("a").workers(2));
+    let end = world.now + seconds(3600);
+    while world.now < end {
+        world.deliver_all();
+        world.pass();
+        for name in world.unscheduled() {
+            world.schedule(&name);
+            world.evict(&name);
+        }
+        for name in world.terminating() {
+            world.remove(&name);
+        }
+        world.now += seconds(1);
+    }
+    let attempts = world.status().attempt.unwrap();
+    assert!((15..=20).contains(&attempts), "{attempts}");
+    assert!(world.writes["pod"] <= 42, "{:?}", world.writes);
+    no_faults(&world);
+}
+
 /// With the caches up to date, a plan for what was just done is to do nothing.
 #[test]
 fn planning_after_applying_does_nothing() {

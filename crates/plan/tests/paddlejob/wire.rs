@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 fn view(spec: Value, status: Value) -> PodView {
     let meta = json!({
         "name": "a-worker-3", "namespace": "default", "uid": "u",
+        "creationTimestamp": "2027-01-15T08:00:00Z",
         "labels": {"paddle-res-type": "worker"},
         "annotations": {
             "batch.paddlepaddle.org/attempt": "2",
@@ -44,6 +45,7 @@ fn who_it_is() {
     assert_eq!(view.node.as_deref(), Some("n1"));
     assert_eq!(view.active_deadline, Some(7));
     assert_eq!(view.phase, PodPhase::Pending);
+    assert_eq!(view.created, Some(crate::support::now()));
     assert!(!view.is_legacy());
 }
 

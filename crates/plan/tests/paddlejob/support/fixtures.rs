@@ -266,6 +266,7 @@ pub fn pod(job: &Job, role: Role, rank: i32) -> Pod {
         address: None,
         ready: false,
         started: false,
+        created: Some(now() - seconds(3600)),
         deleted_at: None,
         active_deadline: None,
         trouble: None,
@@ -335,6 +336,11 @@ impl Pod {
             pod.deleted_at = Some(at);
             pod.ready = false;
         })
+    }
+
+    /// Made so many seconds ago.
+    pub fn aged(self, age: i64) -> Pod {
+        self.edit(|pod| pod.created = Some(now() - seconds(age)))
     }
 
     /// As the Go operator made it: no attempt, no key.

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use api::{Role, labels};
 use jiff::Timestamp;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use plan::paddlejob::{PodView, WAIT_CONTAINER, wire};
 use serde_json::{Value, json};
 
@@ -32,6 +32,7 @@ pub struct Pod {
     pub attempt: i32,
     pub manifest: Value,
     pub node: Option<String>,
+    pub created: Timestamp,
     pub ip: Option<Ipv4Addr>,
     pub woken: Option<String>,
     /// `None`: it has no init container.
@@ -51,7 +52,7 @@ pub struct Pod {
 
 impl Pod {
     /// A pod, just created.
-    pub fn new(manifest: &Value, uid: String) -> Pod {
+    pub fn new(manifest: &Value, uid: String, created: Timestamp) -> Pod {
         let text = |pointer: &str| {
             let found = manifest.pointer(pointer).and_then(Value::as_str);
             found
@@ -75,6 +76,7 @@ impl Pod {
             attempt: annotation(labels::ATTEMPT).unwrap().parse().unwrap(),
             manifest: manifest.clone(),
             node: None,
+            created,
             ip: None,
             woken: None,
             init: init.then_some(Container::Waiting),
@@ -139,9 +141,8 @@ impl Pod {
         let mut meta: ObjectMeta =
             serde_json::from_value(self.manifest["metadata"].clone()).unwrap();
         meta.uid = Some(self.uid.clone());
-        meta.deletion_timestamp = self
-            .deleted_at
-            .map(k8s_openapi::apimachinery::pkg::apis::meta::v1::Time);
+        meta.creation_timestamp = Some(Time(self.created));
+        meta.deletion_timestamp = self.deleted_at.map(Time);
         if let Some(woken) = &self.woken {
             meta.annotations
                 .get_or_insert_default()

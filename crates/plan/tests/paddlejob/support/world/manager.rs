@@ -217,7 +217,7 @@ impl World {
             return None;
         }
         let uid = self.new_uid();
-        let pod = Pod::new(manifest, uid.clone());
+        let pod = Pod::new(manifest, uid.clone(), self.now);
         self.check_birth(&pod);
         let birth = Birth {
             name: name.clone(),

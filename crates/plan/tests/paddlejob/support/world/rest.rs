@@ -37,9 +37,10 @@ impl World {
             if plan.status != self.status() {
                 self.fault("the status of a settled job changes");
             }
-            // Time is all that is missing: a dead node gets a minute.
+            // Time is all that is missing: a dead node gets a minute, and a job
+            // that was started again and again rests for five.
             match plan.wake_at {
-                Some(at) if at > self.now && at <= self.now + seconds(120) => self.now = at,
+                Some(at) if at > self.now && at <= self.now + seconds(300) => self.now = at,
                 _ => return,
             }
         }
