@@ -65,6 +65,12 @@ fn phase(job: &PaddleJob, roster: &Roster<'_>) -> Phase {
     }
 }
 
+/// Whether this is why the job does not run.
+fn says(status: &PaddleJobStatus, reason: &str) -> bool {
+    let mut conditions = status.conditions.iter();
+    conditions.any(|c| c.type_ == condition::RUNNING && c.reason == reason)
+}
+
 /// Conditions of a job on its way: the first pod in trouble speaks for all.
 fn describe(
     status: &mut PaddleJobStatus,
@@ -151,6 +157,16 @@ fn describe(
             false,
             "ContainerWaiting",
             tell(told),
+            now,
+        ),
+        // Workers of a PS job come and go without a verdict.
+        _ if phase == Phase::Scaling && !says(status, "Scaling") => set(
+            status,
+            job,
+            condition::RUNNING,
+            false,
+            "Scaling",
+            "the number of pods is being changed",
             now,
         ),
         // What a verdict said of these phases stays.

@@ -383,6 +383,26 @@ fn workers_of_a_ps_job_come_and_go() {
     assert_eq!(data["PADDLE_TRAINERS_NUM"], "1");
 }
 
+/// Who waits for the condition after `kubectl scale` waits for the new pods.
+#[test]
+fn a_job_does_not_count_as_running_while_it_scales() {
+    let running = job("a").ps(1).workers(1);
+    let all = seen(&running, Pod::ready);
+    let running = running.clone().status(|s| *s = running.plan(&all).status);
+    assert!(running.plan(&all).condition("Running").starts_with("True"));
+    let grown = running.recorded().scaled(Role::Worker, 2);
+    let want = "False Scaling: the number of pods is being changed";
+    let plan = grown.plan(&all);
+    assert_eq!(plan.condition("Running"), want);
+    let grown = grown.status(|status| *status = plan.status);
+    let came = |state: fn(Pod) -> Pod| all.clone().with(state(pod(&grown, Role::Worker, 1)));
+    let plan = grown.plan(&came(Pod::started));
+    assert_eq!(plan.phase(), Phase::Scaling);
+    assert_eq!(plan.condition("Running"), want);
+    let plan = grown.plan(&came(Pod::ready));
+    assert!(plan.condition("Running").starts_with("True AllReady"));
+}
+
 /// Lists that were published for another size, before any status could be
 /// written, may be in use.
 #[test]
