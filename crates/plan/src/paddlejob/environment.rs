@@ -130,9 +130,17 @@ pub fn is_gloo(key: &str) -> bool {
 
 /// The host of the pod with `rank` in a list of endpoints that was written before.
 pub fn listed_host(data: &BTreeMap<String, String>, role: Role, rank: i32) -> Option<String> {
-    let endpoints = data.get(list_of(role)?)?;
-    let endpoint = endpoints.split(',').nth(usize::try_from(rank).ok()?)?;
-    Some(endpoint.rsplit_once(':')?.0.to_owned())
+    let host = listed_hosts(data, role)?.nth(usize::try_from(rank).ok()?)?;
+    host.map(str::to_owned)
+}
+
+/// The hosts of a role, by rank, in a list that was written before.
+pub fn listed_hosts(
+    data: &BTreeMap<String, String>,
+    role: Role,
+) -> Option<impl Iterator<Item = Option<&str>>> {
+    let endpoints = data.get(list_of(role)?)?.split(',');
+    Some(endpoints.map(|endpoint| Some(endpoint.rsplit_once(':')?.0)))
 }
 
 /// How many pods of a role the lists have that were written before.

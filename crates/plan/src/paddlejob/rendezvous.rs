@@ -8,7 +8,8 @@
 //! status has the pod on record, a pod that is gone is always known to be gone,
 //! and its successor gets a key that no ConfigMap has had.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
+use std::net::Ipv4Addr;
 
 use api::{PaddleJob, Role, labels};
 use serde_json::{Value, json};
@@ -16,6 +17,7 @@ use serde_json::{Value, json};
 use super::environment::{self, BASE_PORT, PORT_KEY};
 use super::mode::Intranet;
 use super::pods::{common_labels, owner, waits_for_servers};
+use super::restart::is_replaced_alone;
 use super::roster::{Member, Roster, State};
 use super::world::{Address, PodView, Seen};
 use super::{Settings, Wake};
@@ -186,6 +188,38 @@ pub fn wakes(
         })
     };
     roster.present().filter_map(waits).collect()
+}
+
+/// The addresses that peers were told, of pods that can't change theirs: a node
+/// that boots anew gives its pods other ones. The lists simply follow a worker
+/// of a PS job, which may be replaced alone too, and by name a pod is found
+/// wherever it is.
+pub fn told_addresses(job: &PaddleJob, seen: &Seen) -> HashMap<(Role, i32), Ipv4Addr> {
+    let map = seen.config_map.as_ref();
+    let map = map.filter(|_| Intranet::of(&job.spec) == Intranet::PodIp);
+    let roles = Role::ALL.into_iter();
+    let roles = roles.filter(|role| !is_replaced_alone(job, *role));
+    roles
+        .filter_map(|role| Some((role, environment::listed_hosts(&map?.data, role)?)))
+        .flat_map(|(role, hosts)| {
+            (0..)
+                .zip(hosts)
+                .map(move |(rank, host)| ((role, rank), host))
+        })
+        .filter_map(|(whose, host)| Some((whose, host?.parse().ok()?)))
+        .collect()
+}
+
+/// Whether a pod is no longer where its peers were told. Lists that have the key
+/// of a pod were written with its address.
+pub fn has_moved(seen: &Seen, pod: &PodView, told: Option<&Ipv4Addr>) -> bool {
+    let has_key = |key| { seen.config_map.as_ref() }.is_some_and(|map| map.data.contains_key(key));
+    match (pod.address, told) {
+        (Some(Address::V4(ip)), Some(told)) => {
+            ip != *told && pod.is_active() && pod.key.as_ref().is_some_and(has_key)
+        }
+        _ => false,
+    }
 }
 
 fn published_address(member: &Member<'_>) -> Option<String> {

@@ -1,7 +1,7 @@
 //! When a pod is lost or fails: what starts again, and what ends the job.
 //!
 //! A pod that failed counts against `backoffLimit`. A pod that was deleted,
-//! evicted, preempted or lost with its node does not: workers of a PS job are
+//! evicted, preempted, lost with its node or given another address does not: workers of a PS job are
 //! then replaced alone, everything else starts again whole, because the peers
 //! hold the address of the pod that is gone.
 //!
@@ -135,6 +135,7 @@ pub fn replaced_at(pod: &PodView) -> Option<Timestamp> {
 /// What happened to a pod that was taken away.
 pub fn fate(member: &Member<'_>) -> String {
     match member.pod {
+        Some(_) if member.moved => "has another address than before".to_owned(),
         Some(pod) if pod.deleted_at.is_none() => format!("was evicted: {}", trouble(member)),
         Some(_) => "is being deleted".to_owned(),
         None => "is gone".to_owned(),

@@ -6,6 +6,7 @@ use std::collections::HashMap;
 use api::{PaddleJob, PodReference, Role};
 
 use super::mode::wanted;
+use super::rendezvous;
 use super::world::{PodPhase, PodView, Seen};
 use crate::names;
 
@@ -41,6 +42,8 @@ pub struct Member<'a> {
     pub record: Option<&'a PodReference>,
     /// The pod on record had succeeded when it went.
     pub succeeded: bool,
+    /// Its peers were told another address than the one it has now.
+    pub moved: bool,
 }
 
 /// What can be said of a member.
@@ -56,7 +59,7 @@ pub enum State {
     Done,
     /// It failed by its own doing.
     Failed,
-    /// It is being taken away, or was evicted and is still there.
+    /// It is being taken away, was evicted and is still there, or has moved.
     Disrupted,
     /// It is on record and gone: deleted, or lost with its node.
     Lost,
@@ -83,15 +86,21 @@ impl<'a> Roster<'a> {
             .flat_map(|role| &role.refs)
             .map(|record| (record.name.as_str(), record))
             .collect();
+        let told = rendezvous::told_addresses(job, seen);
         let job_name = job.metadata.name.as_deref().unwrap_or_default();
         let members = wanted(&job.spec)
             .map(|(role, rank)| {
                 let name = names::pod(job_name, role, rank);
                 let record = records.get(name.as_str()).copied();
+                let pod = current.remove(&(role, rank));
                 Member {
                     role,
                     rank,
-                    pod: current.remove(&(role, rank)),
+                    pod,
+                    moved: pod.is_some_and(|pod| {
+                        record.is_some_and(|record| record.uid == pod.uid)
+                            && rendezvous::has_moved(seen, pod, told.get(&(role, rank)))
+                    }),
                     creating: seen.creating.contains(&name),
                     succeeded: record.is_some_and(|record| seen.succeeded.contains(&record.uid)),
                     record,
@@ -139,7 +148,7 @@ impl Member<'_> {
     pub fn state(&self) -> State {
         match (self.pod, self.record) {
             (Some(pod), _) if pod.phase == PodPhase::Succeeded => State::Done,
-            (Some(pod), _) if pod.is_disrupted() => State::Disrupted,
+            (Some(pod), _) if pod.is_disrupted() || self.moved => State::Disrupted,
             (Some(pod), _) if pod.phase == PodPhase::Failed => State::Failed,
             (Some(_), _) => State::Active,
             (None, Some(record)) if record.succeeded || self.succeeded => State::Done,

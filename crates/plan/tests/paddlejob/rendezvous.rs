@@ -105,6 +105,75 @@ fn a_replaced_worker_gets_its_key_with_its_address() {
     assert_eq!(second.woken(), ["a-worker-1"]);
 }
 
+/// A node that boots anew gives its pods other addresses.
+fn elsewhere(p: Pod) -> Pod {
+    p.edit(|p| p.address = Some(Address::V4([10, 9, 9, 9].into())))
+}
+
+#[test]
+fn a_pod_that_moves_starts_the_whole_job_again() {
+    let cases = [
+        (job("a").workers(2), "worker-1"),
+        (job("a").ps(1).workers(2), "ps-0"),
+    ];
+    for (kind, pod) in cases {
+        let job = kind.running();
+        let all = seen(&job, Pod::ready);
+        let data = job.plan(&all).config_map.unwrap();
+        let moved = all.config_map(data.clone()).pod(pod, elsewhere);
+        let plan = job.plan(&moved);
+        assert!(plan.is_idle(), "{plan:#?}");
+        assert_eq!(plan.phase(), Phase::Restarting);
+        assert_eq!(plan.status.restarts, Some(0));
+        assert_eq!(
+            plan.condition("Running"),
+            format!(
+                "False PodLost: pod a-{pod} has another address than before; its peers start again with it"
+            )
+        );
+        // One that nobody was told of, that is done, that has no address for
+        // the moment or that the Go operator made is left alone.
+        let unlisted = {
+            let mut unlisted = data;
+            unlisted.retain(|key, _| key != FIRST_KEY);
+            moved.clone().config_map(unlisted)
+        };
+        let cases = [
+            unlisted,
+            moved.clone().pod(pod, Pod::succeeded).pod(pod, elsewhere),
+            moved.clone().pod(pod, |p| p.edit(|p| p.address = None)),
+            moved.pod(pod, Pod::legacy),
+        ];
+        for seen in cases {
+            assert_eq!(job.plan(&seen).phase(), Phase::Running, "{seen:#?}");
+        }
+    }
+}
+
+#[test]
+fn the_lists_follow_a_worker_of_a_ps_job_that_moves() {
+    let job = job("a").ps(1).workers(2).running();
+    let all = seen(&job, Pod::ready);
+    let data = job.plan(&all).config_map.unwrap();
+    let plan = job.plan(&all.config_map(data).pod("worker-1", elsewhere));
+    assert_eq!(plan.phase(), Phase::Running);
+    assert_eq!(
+        plan.config_map.unwrap()["PADDLE_TRAINERS"],
+        "10.0.2.1,10.9.9.9"
+    );
+}
+
+/// By name a pod is found wherever it is.
+#[test]
+fn by_name_a_pod_may_move() {
+    let job = job("a").workers(2).service().running();
+    let all = seen(&job, Pod::ready).services(&["a-worker-0", "a-worker-1"]);
+    let data = job.plan(&all).config_map.unwrap();
+    let plan = job.plan(&all.config_map(data).pod("worker-1", elsewhere));
+    assert!(plan.is_idle(), "{plan:#?}");
+    assert_eq!(plan.phase(), Phase::Running);
+}
+
 #[test]
 fn keys_of_earlier_attempts_go() {
     let job = job("a").workers(1).attempt(1).recorded();

@@ -246,6 +246,29 @@ fn rule_e_a_name_that_is_taken_is_a_condition() {
     no_faults(&world);
 }
 
+/// Pods that keep their uid and change their address end in a job whose lists
+/// are right.
+#[test]
+fn a_pod_that_moves_is_found_again() {
+    for (job, want_attempt) in [
+        (job("a").workers(2), 1),
+        (job("a").ps(1).workers(2), 0),
+        (job("a").workers(2).service(), 0),
+    ] {
+        let mut world = world(&job);
+        world.settle();
+        world.reboot("a-worker-1");
+        world.settle();
+        assert_eq!(world.phase(), Some(Phase::Running));
+        assert_eq!(world.status().attempt, Some(want_attempt));
+        let data = &world.config_map.as_ref().unwrap().view;
+        let ip = world.pods["a-worker-1"].ip.unwrap().to_string();
+        let named = data["PADDLE_TRAINERS"].contains("a-worker-1.default");
+        assert!(named || data["PADDLE_TRAINERS"].ends_with(&ip), "{data:?}");
+        no_faults(&world);
+    }
+}
+
 /// A node that the template names turns every pod away, for an hour: 9 rests
 /// that grow to 256 s, and then one each 5 min.
 #[test]

@@ -49,6 +49,12 @@ impl World {
         });
     }
 
+    /// The node of a pod boots anew: the pod stays, at another address.
+    pub fn reboot(&mut self, name: &str) {
+        self.note(format!("the node of {name} boots anew"));
+        self.give_address(name);
+    }
+
     pub(super) fn has_keys(&self, keys: &[String]) -> bool {
         let map = self.config_map.as_ref();
         map.is_some_and(|map| keys.iter().all(|key| map.view.contains_key(key)))
