@@ -215,6 +215,12 @@ pub fn plan(job: &PaddleJob, seen: &Seen, settings: &Settings, now: Timestamp) -
             proceed(&mut plan, job, seen, &roster, settings, now);
         }
     }
+    let told = job.status.as_ref().and_then(|s| s.observed_generation);
+    if plan.status.observed_generation != told {
+        let misspelt = validity::misspelt(job).into_iter();
+        let misspelt = misspelt.map(|told| Event::warning("Misspelt", told));
+        plan.events.extend(misspelt);
+    }
     plan
 }
 
@@ -397,7 +403,7 @@ fn delete<'a>(plan: &mut Plan, pods: impl Iterator<Item = &'a PodView>) {
 /// What remains to be done for a job that has ended.
 fn end(plan: &mut Plan, job: &PaddleJob, seen: &Seen, phase: Phase, now: Timestamp) {
     cleaning::clean(plan, &job.spec, phase, seen);
-    phase::keep_ended(plan, now);
+    phase::keep_ended(plan, job, now);
     match deadline::kept_until(job) {
         // Somebody's finalizer may hold a job that was deleted before.
         Some(until) if until <= now => {

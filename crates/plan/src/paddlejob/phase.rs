@@ -8,7 +8,7 @@ use super::mode::Intranet;
 use super::roster::{Member, Roster};
 use super::status::{condition, observe, set};
 use super::world::{Address, PodView, Trouble};
-use super::{Event, Plan, restart, scaling, validity};
+use super::{Event, Plan, restart, scaling};
 
 /// The status of a job on its way.
 pub(super) fn proceed(plan: &mut Plan, job: &PaddleJob, roster: &Roster<'_>, now: Timestamp) {
@@ -17,11 +17,7 @@ pub(super) fn proceed(plan: &mut Plan, job: &PaddleJob, roster: &Roster<'_>, now
     let resized = scaling::resized(job)
         .map(|(role, from, to)| format!("{role} goes from {from} to {to} replicas"));
     let resized: Vec<String> = resized.collect();
-    if old_phase.is_none() {
-        let misspelt = validity::misspelt(job).into_iter();
-        plan.events
-            .extend(misspelt.map(|told| Event::warning("Misspelt", told)));
-    } else if !resized.is_empty() {
+    if !resized.is_empty() {
         plan.events
             .push(Event::normal("Scaling", resized.join(", ")));
     }
@@ -44,9 +40,13 @@ pub(super) fn proceed(plan: &mut Plan, job: &PaddleJob, roster: &Roster<'_>, now
 }
 
 /// A job that has ended stays as it is.
-pub(super) fn keep_ended(plan: &mut Plan, now: Timestamp) {
+pub(super) fn keep_ended(plan: &mut Plan, job: &PaddleJob, now: Timestamp) {
     // The Go operator wrote the time two passes after the phase.
     plan.status.completion_time.get_or_insert(Time(now));
+    // It did not write the generation, and what it left is not written anew.
+    if plan.status.observed_generation.is_some() {
+        plan.status.observed_generation = job.metadata.generation;
+    }
 }
 
 fn phase(job: &PaddleJob, roster: &Roster<'_>) -> Phase {

@@ -199,3 +199,20 @@ fn the_finalizer_of_the_go_operator_goes() {
         .edit(|job| job.metadata.deletion_timestamp = Some(Time(now())));
     assert!(deleted.plan(&nothing()).removes_finalizer);
 }
+
+/// The status says which spec the job was left by, and is written once for it.
+/// What the Go operator left says nothing of that.
+#[test]
+fn a_job_that_has_ended_notes_a_new_spec() {
+    let ended = job("a").workers(1).ended(Phase::Completed, now());
+    let noted = |job: &Job| job.plan(&nothing()).status.observed_generation;
+    assert_eq!(noted(&ended), None);
+    let changed = ended
+        .status(|status| status.observed_generation = Some(1))
+        .ttl(60)
+        .edit(|job| job.metadata.generation = Some(2));
+    assert_eq!(noted(&changed), Some(2));
+    let plan = changed.plan(&nothing());
+    let told = changed.status(|status| *status = plan.status);
+    assert_eq!(Some(told.plan(&nothing()).status), told.0.status);
+}

@@ -181,6 +181,34 @@ fn words_that_nobody_knows_are_told_once() {
     assert!(told.plan(&seen(&told, Pod::created)).events.is_empty());
 }
 
+/// A word may be misspelt later too, and together with a change that starts the
+/// job again; a job that has ended still acts by it.
+#[test]
+fn a_word_is_told_once_for_each_generation() {
+    let right = job("a").workers(1);
+    let right = right.clone().status(|s| *s = right.plan(&nothing()).status);
+    let ended = right.clone().phase(Phase::Failed);
+    let scaled = right.clone().scaled(Role::Worker, 2);
+    for (case, job) in [
+        ("on its way", right.clone()),
+        ("scaled", scaled),
+        ("ended", ended),
+    ] {
+        let job = job
+            .cleans("Nerver")
+            .edit(|job| job.metadata.generation = Some(2));
+        let plan = job.plan(&seen(&right, Pod::ready));
+        assert!(
+            plan.told().contains(&"Misspelt"),
+            "{case}: {:?}",
+            plan.told()
+        );
+        let told = job.status(|status| *status = plan.status);
+        let again = told.plan(&seen(&right, Pod::ready));
+        assert!(!again.told().contains(&"Misspelt"), "{case}");
+    }
+}
+
 #[test]
 fn a_label_of_ours_in_a_template_is_replaced_and_told() {
     let template = json!({
