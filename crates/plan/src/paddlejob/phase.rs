@@ -126,7 +126,7 @@ fn describe(
     match (v6, waiting) {
         (Some(pod), _) if Intranet::of(&job.spec) != Intranet::Service => {
             let message = format!(
-                "pod {} has only an IPv6 address, and Paddle splits endpoints at ':'; use intranet: Service",
+                "the first address of pod {} is IPv6, and Paddle splits endpoints at ':'; use intranet: Service",
                 pod.name
             );
             set(

@@ -225,13 +225,13 @@ fn a_container_that_crashes_is_told_until_the_job_runs() {
 }
 
 #[test]
-fn ipv6_only_pods_are_sent_to_service_mode() {
+fn pods_whose_first_address_is_ipv6_are_sent_to_service_mode() {
     let six = |p: Pod| p.scheduled().edit(|p| p.address = Some(Address::V6Only));
     let job = job("a").workers(1).recorded();
     let plan = job.plan(&seen(&job, six));
     assert_eq!(
         plan.condition("Running"),
-        "False IPv6Only: pod a-worker-0 has only an IPv6 address, and Paddle splits endpoints at ':'; use intranet: Service"
+        "False IPv6Only: the first address of pod a-worker-0 is IPv6, and Paddle splits endpoints at ':'; use intranet: Service"
     );
     assert!(plan.config_map.is_none());
     let named = job.service();
