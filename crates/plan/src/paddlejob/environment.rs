@@ -35,13 +35,18 @@ const fn training_role(role: Role) -> &'static str {
     }
 }
 
+/// What tells the job from others of its name, in ids and keys.
+pub fn short_uid(job: &PaddleJob) -> &str {
+    names::short_uid(job.metadata.uid.as_deref().unwrap_or_default())
+}
+
 /// An id that begins with a part of fixed length: etcd keys of one job are
 /// deleted by prefix, so no id may be a prefix of another.
 pub fn job_id(job: &PaddleJob) -> String {
     let meta = &job.metadata;
     format!(
         "{}-{}-{}",
-        names::short_uid(meta.uid.as_deref().unwrap_or_default()),
+        short_uid(job),
         meta.namespace.as_deref().unwrap_or_default(),
         meta.name.as_deref().unwrap_or_default(),
     )

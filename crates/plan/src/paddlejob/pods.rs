@@ -10,12 +10,9 @@ use super::mode::{Intranet, Mode};
 use super::rendezvous;
 use crate::names;
 
-/// The container that trains: the one called `paddle`, or else the first.
-pub fn paddle_container<'a>(mut names: impl Iterator<Item = &'a str> + Clone) -> Option<&'a str> {
-    names
-        .clone()
-        .find(|name| *name == "paddle")
-        .or_else(|| names.next())
+/// Where the container is that trains: the one called `paddle`, or else the first.
+pub fn paddle_container<'a>(mut names: impl Iterator<Item = Option<&'a str>>) -> usize {
+    names.position(|name| name == Some("paddle")).unwrap_or(0)
 }
 
 /// The init container that waits for peers.
@@ -160,16 +157,8 @@ fn complete_spec(
 
 fn paddle(spec: &mut Map<String, Value>) -> Option<&mut Map<String, Value>> {
     let containers = spec.get_mut("containers")?.as_array_mut()?;
-    let name = |container: &Value| {
-        container
-            .get("name")
-            .and_then(Value::as_str)
-            .map(str::to_owned)
-    };
-    let at = containers
-        .iter()
-        .position(|c| name(c).as_deref() == Some("paddle"))
-        .unwrap_or(0);
+    let names = containers.iter().map(|container| container.get("name"));
+    let at = paddle_container(names.map(|name| name?.as_str()));
     containers.get_mut(at)?.as_object_mut()
 }
 

@@ -38,23 +38,12 @@ pub fn pod_key(job: &PaddleJob, attempt: i32, replaced: Option<&str>) -> String 
 }
 
 fn attempt_key(job: &PaddleJob, attempt: i32) -> String {
-    let uid = job
-        .metadata
-        .uid
-        .as_deref()
-        .map(names::short_uid)
-        .unwrap_or_default();
-    format!("PADDLE_OPERATOR_{uid}_{attempt}")
+    format!("PADDLE_OPERATOR_{}_{attempt}", environment::short_uid(job))
 }
 
 /// The key that says that every parameter server has started.
 pub fn servers_key(job: &PaddleJob, attempt: i32) -> String {
-    let uid = job
-        .metadata
-        .uid
-        .as_deref()
-        .map(names::short_uid)
-        .unwrap_or_default();
+    let uid = environment::short_uid(job);
     format!("PADDLE_OPERATOR_SERVERS_{uid}_{attempt}")
 }
 

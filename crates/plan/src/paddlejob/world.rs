@@ -138,9 +138,11 @@ impl PodView {
                 .cloned()
         };
         let role = Role::parse(label(labels::RES_TYPE)?)?;
-        let paddle = super::pods::paddle_container(spec.containers.iter().map(|c| c.name.as_str()));
-        let started = status
-            .container(paddle.unwrap_or_default())
+        let containers = spec.containers.iter();
+        let at = super::pods::paddle_container(containers.map(|c| Some(c.name.as_str())));
+        let paddle = spec.containers.get(at);
+        let started = paddle
+            .and_then(|paddle| status.container(&paddle.name))
             .is_some_and(wire::ContainerStatus::has_started);
         Some(PodView {
             rank: names::rank(job, role, &name)?,
@@ -180,11 +182,6 @@ impl PodView {
     /// Whether it runs, or may still run.
     pub fn is_active(&self) -> bool {
         !matches!(self.phase, PodPhase::Succeeded | PodPhase::Failed)
-    }
-
-    /// Failed by its own doing: the cluster did not take it away.
-    pub fn has_failed(&self) -> bool {
-        self.phase == PodPhase::Failed && self.deleted_at.is_none() && !self.is_disrupted()
     }
 
     /// Taken away, or being taken away, before it was done.
