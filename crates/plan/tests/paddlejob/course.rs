@@ -383,6 +383,24 @@ fn workers_of_a_ps_job_come_and_go() {
     assert_eq!(data["PADDLE_TRAINERS_NUM"], "1");
 }
 
+/// Surplus pods go first: by name the lists come before the pods, and lists wait
+/// until no pod that they do not have can start.
+#[test]
+fn a_pod_is_made_again_when_surplus_ones_have_been_told_to_go() {
+    for job in [
+        job("a").ps(1).workers(3),
+        job("a").ps(1).workers(3).service(),
+    ] {
+        let all = seen(&job, Pod::ready).without("worker-0");
+        let job = job.running().scaled(Role::Worker, 2);
+        let plan = job.plan(&all);
+        assert_eq!(plan.deleted(), ["a-worker-2"]);
+        assert!(plan.created().is_empty());
+        let going = all.pod("worker-2", |p| p.terminating(now()));
+        assert_eq!(job.plan(&going).created(), ["a-worker-0"]);
+    }
+}
+
 /// Who waits for the condition after `kubectl scale` waits for the new pods.
 #[test]
 fn a_job_does_not_count_as_running_while_it_scales() {

@@ -148,6 +148,25 @@ fn all_pods_are_created_at_once_servers_first() {
     assert!(plan.services_created.is_empty());
 }
 
+/// Pods of a huge template come in portions of some 8 MiB, so that the manager
+/// never holds 2,000 copies of it.
+#[test]
+fn huge_pods_are_created_in_portions() {
+    let huge = |bytes: usize| {
+        let mut template = template();
+        template["metadata"]["annotations"]["big"] = "x".repeat(bytes).into();
+        job("a").role(Role::Worker, 4, template)
+    };
+    let born = |job: &Job| job.plan(&nothing()).created().len();
+    assert_eq!(born(&huge(1 << 20)), 4);
+    let job = huge(5 << 20);
+    assert_eq!(born(&job), 2);
+    let half = seen(&job, Pod::created)
+        .without("worker-0")
+        .without("worker-1");
+    assert_eq!(job.plan(&half).created(), ["a-worker-0", "a-worker-1"]);
+}
+
 #[test]
 fn in_service_mode_names_and_lists_come_with_the_pods() {
     let plan = job("a").workers(2).service().plan(&nothing());

@@ -1,7 +1,7 @@
 //! What is wrong in a spec is said by a condition, in words that help.
 
 use api::{Phase, Role, SampleSetReference};
-use plan::paddlejob::{self, Refusal};
+use plan::paddlejob::{self, PodPhase, Refusal};
 use serde_json::{Value, json};
 
 use crate::support::*;
@@ -207,6 +207,15 @@ fn a_word_is_told_once_for_each_generation() {
         let again = told.plan(&seen(&right, Pod::ready));
         assert!(!again.told().contains(&"Misspelt"), "{case}");
     }
+}
+
+/// No room is made for pods that a job can't have: they are not waited for.
+#[test]
+fn a_job_of_the_largest_size_completes_though_more_are_asked_for() {
+    let job = job("a").workers(2000);
+    let all = seen(&job, |p| p.edit(|p| p.phase = PodPhase::Succeeded));
+    let job = job.running().scaled(Role::Worker, 2001);
+    assert_eq!(job.plan(&all).phase(), Phase::Completed);
 }
 
 #[test]
