@@ -1,9 +1,9 @@
 //! When a pod is lost or fails: what starts again, and what ends the job.
 //!
 //! A pod that failed counts against `backoffLimit`. A pod that was deleted,
-//! evicted, preempted, lost with its node or given another address does not: workers of a PS job are
-//! then replaced alone, everything else starts again whole, because the peers
-//! hold the address of the pod that is gone.
+//! evicted, preempted, lost with its node or given another address does not:
+//! workers of a PS job are then replaced alone, everything else starts again
+//! whole, because the peers hold the address of the pod that is gone.
 //!
 //! A node may turn away every pod that is made for it, and a program may fail as
 //! soon as it starts: an attempt that ends early is followed by a rest, and each
