@@ -104,8 +104,8 @@ pub struct PaddleJobSpec {
     #[schemars(range(min = 0))]
     pub backoff_limit: Option<i32>,
 
-    /// The job is Failed when it has run for so many seconds; the time in which
-    /// it was suspended does not count.
+    /// The job is Failed when it has run for so many seconds; the count begins
+    /// anew when it is resumed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub active_deadline_seconds: Option<i64>,

@@ -16,7 +16,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use super::context::Context;
-use super::error::{Error, code, is_refusal};
+use super::error::{Error, code, is_refusal, words};
 use super::identity;
 use super::wire::{IntoChild, WireConfigMap, WirePod, WireService};
 use crate::cache::{Cache, Child, Owner};
@@ -403,14 +403,6 @@ fn failed(action: &'static str, kind: &'static str, name: &str, source: kube::Er
         kind,
         name: name.to_owned(),
         source,
-    }
-}
-
-/// What the API server said, in its own words.
-fn words(error: &kube::Error) -> String {
-    match error {
-        kube::Error::Api(status) => status.message.clone(),
-        other => other.to_string(),
     }
 }
 

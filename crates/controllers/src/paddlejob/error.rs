@@ -5,10 +5,10 @@
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// Something could not be read.
-    #[error("can't read: {0}")]
+    #[error("can't read: {}", words(.0))]
     Observe(#[source] kube::Error),
     /// A child could not be written.
-    #[error("can't {action} {kind} {name}: {source}")]
+    #[error("can't {action} {kind} {name}: {}", words(.source))]
     Apply {
         /// What was tried.
         action: &'static str,
@@ -21,7 +21,7 @@ pub enum Error {
         source: kube::Error,
     },
     /// The status could not be written.
-    #[error("can't write the status: {0}")]
+    #[error("can't write the status: {}", words(.0))]
     Publish(#[source] kube::Error),
 }
 
@@ -41,6 +41,14 @@ impl Error {
         let (Error::Observe(error) | Error::Apply { source: error, .. } | Error::Publish(error)) =
             self;
         code(error) == Some(409)
+    }
+}
+
+/// What the API server said, in its own words.
+pub(super) fn words(error: &kube::Error) -> String {
+    match error {
+        kube::Error::Api(status) => status.message.clone(),
+        other => other.to_string(),
     }
 }
 

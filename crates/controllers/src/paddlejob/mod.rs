@@ -142,15 +142,17 @@ async fn reconcile(stored: Arc<StoredJob>, context: Arc<Context>) -> Result<Acti
     if !seen.creating.is_empty() {
         wake = wake.into_iter().chain([WRITTEN_FOR]).min();
     }
+    let is_refused = applied.refusal.is_some();
     if let Some(refusal) = applied.refusal {
         paddlejob::refuse(&mut plan, job, refusal, now);
         wake = wake.into_iter().chain([context.back_off(uid)]).min();
-    } else {
-        context.reset_back_off(uid);
     }
     if !applied.is_over {
         let later = publish::publish(&context, job, &plan, now).await?;
         wake = later.into_iter().chain(wake).min();
+    }
+    if !is_refused {
+        context.reset_back_off(uid);
     }
     Ok(wake.map_or_else(Action::await_change, Action::requeue))
 }

@@ -48,6 +48,14 @@ pub(super) async fn publish(
     }
     if urgency != Urgency::Never {
         write_status(context, &job.metadata, &plan.status).await?;
+        let before = job.status.as_ref().and_then(|status| status.phase);
+        if let Some(phase) = plan.status.phase.filter(|phase| Some(*phase) != before) {
+            let (namespace, name) = (
+                identity(&job.metadata.namespace),
+                identity(&job.metadata.name),
+            );
+            tracing::info!(namespace, name, "paddlejob {namespace}/{name} is {phase}");
+        }
     }
     tell(context, &job.metadata, &plan.events, now).await;
     Ok(None)

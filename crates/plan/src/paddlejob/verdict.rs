@@ -15,8 +15,7 @@ use super::{Event, Plan};
 pub(super) fn complete(plan: &mut Plan, job: &PaddleJob, roster: &Roster<'_>, now: Timestamp) {
     observe(&mut plan.status, job, roster);
     if let Some(ps) = &mut plan.status.ps {
-        ps.succeeded += ps.pending + ps.starting + ps.running + ps.unknown;
-        (ps.pending, ps.starting, ps.running, ps.unknown) = (0, 0, 0, 0);
+        ps.succeeded += settle(ps);
     }
     let message = "every worker succeeded";
     finish(
@@ -31,7 +30,8 @@ pub(super) fn complete(plan: &mut Plan, job: &PaddleJob, roster: &Roster<'_>, no
     plan.events.push(Event::normal("Completed", message));
 }
 
-/// The job has failed, for the reason given.
+/// The job has failed, for the reason given. Pods that still run are stopped or
+/// deleted now, and count as failed.
 pub(super) fn fail(
     plan: &mut Plan,
     job: &PaddleJob,
@@ -41,6 +41,11 @@ pub(super) fn fail(
     now: Timestamp,
 ) {
     observe(&mut plan.status, job, roster);
+    for role in Role::ALL {
+        if let Some(role) = plan.status.role_mut(role) {
+            role.failed += settle(role);
+        }
+    }
     finish(
         plan,
         job,
@@ -51,6 +56,13 @@ pub(super) fn fail(
         now,
     );
     plan.events.push(Event::warning(reason, message));
+}
+
+/// Takes those that have not ended out of the counts.
+fn settle(role: &mut RoleStatus) -> i32 {
+    let unsettled = role.pending + role.starting + role.running + role.unknown;
+    (role.pending, role.starting, role.running, role.unknown) = (0, 0, 0, 0);
+    unsettled
 }
 
 fn finish(

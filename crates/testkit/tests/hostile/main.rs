@@ -16,6 +16,7 @@ mod stored;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
+use api::{PaddleJob, Phase};
 use k8s_openapi::api::core::v1::{ConfigMap, Pod};
 use kube::Api;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
@@ -150,12 +151,26 @@ async fn is_mended(jobs: &Jobs) -> Result<()> {
     Ok(())
 }
 
-/// The attempt after the last number that there is.
+/// The attempt after the last number that there is. It comes after the longest
+/// rest, unless the user asks for it.
 async fn starts_again(jobs: &Jobs) -> Result<()> {
     let name = "forged-last-worker-0";
     let old = jobs.pod(name).await?.metadata.uid;
     let api: Api<Pod> = Api::namespaced(jobs.client.clone(), &jobs.namespace);
     api.delete(name, &DeleteParams::default()).await?;
+    let owners: Api<PaddleJob> = Api::namespaced(jobs.client.clone(), &jobs.namespace);
+    for (suspend, phase) in [(true, Phase::Suspended), (false, Phase::Running)] {
+        let patch = Patch::Merge(json!({"spec": {"suspend": suspend}}));
+        owners
+            .patch("forged-last", &PatchParams::default(), &patch)
+            .await?;
+        until(PATIENCE, || async {
+            let status = owners.get("forged-last").await?.status.unwrap_or_default();
+            ensure!(status.phase == Some(phase), "forged-last is {status:?}");
+            Ok(())
+        })
+        .await?;
+    }
     until(PATIENCE, || async {
         let new = jobs.pod(name).await?.metadata.uid;
         ensure!(new != old, "{name} was not made again");
