@@ -49,7 +49,9 @@ fn main() -> ExitCode {
 
 fn filter() -> tracing_subscriber::EnvFilter {
     let from_environment = tracing_subscriber::EnvFilter::try_from_default_env();
-    from_environment.unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("info"))
+    // kube would put a span around every pass, and its text around every line.
+    from_environment
+        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("info,kube_runtime=warn"))
 }
 
 /// The manifests of the Go operator call `/manager --leader-elect`: a binary of

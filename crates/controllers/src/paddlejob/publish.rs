@@ -54,7 +54,7 @@ pub(super) async fn publish(
                 identity(&job.metadata.namespace),
                 identity(&job.metadata.name),
             );
-            tracing::info!(namespace, name, "paddlejob {namespace}/{name} is {phase}");
+            tracing::info!("paddlejob {namespace}/{name} is {phase}");
         }
     }
     tell(context, &job.metadata, &plan.events, now).await;
