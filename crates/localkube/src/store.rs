@@ -48,8 +48,8 @@ pub struct Scope {
 
 impl Scope {
     fn holds(&self, key: &Key) -> bool {
-        self.resource == key.resource
-            && { self.namespace.as_ref() }.is_none_or(|only| *only == key.namespace)
+        self.resource == key.resource && { self.namespace.as_ref() }
+            .is_none_or(|only| *only == key.namespace)
     }
 }
 

@@ -1,0 +1,329 @@
+//! The three ways to change a part of an object.
+
+use serde_json::{Map, Value};
+
+/// A list whose items are merged by a key, rather than replaced.
+const MERGED_BY: [(&str, &str); 19] = [
+    ("addresses", "type"),
+    ("conditions", "type"),
+    ("containers", "name"),
+    ("env", "name"),
+    ("ephemeralContainers", "name"),
+    ("hostAliases", "ip"),
+    ("imagePullSecrets", "name"),
+    ("initContainers", "name"),
+    ("ownerReferences", "uid"),
+    ("podIPs", "ip"),
+    ("resourceClaims", "name"),
+    ("schedulingGates", "name"),
+    ("secrets", "name"),
+    ("taints", "key"),
+    ("topologySpreadConstraints", "topologyKey"),
+    ("volumeDevices", "devicePath"),
+    ("volumeMounts", "mountPath"),
+    ("volumes", "name"),
+    ("volumeClaimTemplates", "name"),
+];
+/// Lists of words that are merged as sets.
+const SETS: [&str; 1] = ["finalizers"];
+
+const DIRECTIVE: &str = "$patch";
+const ORDER: &str = "$setElementOrder/";
+const DELETE_WORDS: &str = "$deleteFromPrimitiveList/";
+const RETAIN: &str = "$retainKeys";
+
+/// A patch that can't be applied.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct Inapplicable(String);
+
+/// A JSON patch (RFC 6902).
+///
+/// # Errors
+/// When it is no patch, or one of its steps can't be taken.
+pub fn json(target: &mut Value, patch: Value) -> Result<(), Inapplicable> {
+    let patch: json_patch::Patch =
+        serde_json::from_value(patch).map_err(|error| Inapplicable(error.to_string()))?;
+    json_patch::patch(target, &patch).map_err(|error| Inapplicable(error.to_string()))
+}
+
+/// A merge patch (RFC 7386).
+pub fn merge(target: &mut Value, patch: &Value) {
+    json_patch::merge(target, patch);
+}
+
+/// A strategic merge patch, with the lists of the built-in kinds.
+///
+/// # Errors
+/// When a list that is merged by a key has an item without it.
+pub fn strategic(target: &mut Value, patch: &Value) -> Result<(), Inapplicable> {
+    match (target, patch) {
+        (Value::Object(target), Value::Object(patch)) => merge_maps(target, patch),
+        (target, patch) => {
+            *target = plain(patch);
+            Ok(())
+        }
+    }
+}
+
+fn merge_maps(
+    target: &mut Map<String, Value>,
+    patch: &Map<String, Value>,
+) -> Result<(), Inapplicable> {
+    match patch.get(DIRECTIVE).and_then(Value::as_str) {
+        Some("replace") => {
+            *target = without_directives(patch);
+            return Ok(());
+        }
+        Some("delete") => {
+            target.clear();
+            return Ok(());
+        }
+        Some("merge") | None => {}
+        Some(other) => {
+            return Err(Inapplicable(format!(
+                "{DIRECTIVE}: {other} is unknown; it may be replace, delete or merge"
+            )));
+        }
+    }
+    if let Some(Value::Array(kept)) = patch.get(RETAIN) {
+        target.retain(|key, _| kept.iter().any(|kept| kept == key));
+    }
+    for (key, change) in patch.iter().filter(|(key, _)| !key.starts_with('$')) {
+        match (target.get_mut(key), change) {
+            (_, Value::Null) => {
+                target.remove(key);
+            }
+            (Some(Value::Object(old)), Value::Object(change)) => merge_maps(old, change)?,
+            (old, Value::Array(change)) => {
+                let nothing = Vec::new();
+                let old = old.and_then(|old| old.as_array()).unwrap_or(&nothing);
+                let merged = merge_lists(key, old, change)?;
+                target.insert(key.clone(), merged.into());
+            }
+            (_, change) => {
+                target.insert(key.clone(), plain(change));
+            }
+        }
+    }
+    for (key, words) in patch
+        .iter()
+        .filter_map(|(k, v)| Some((k.strip_prefix(DELETE_WORDS)?, v)))
+    {
+        if let (Some(Value::Array(list)), Value::Array(words)) = (target.get_mut(key), words) {
+            list.retain(|item| !words.contains(item));
+        }
+    }
+    for (key, order) in patch
+        .iter()
+        .filter_map(|(k, v)| Some((k.strip_prefix(ORDER)?, v)))
+    {
+        if let (Some(Value::Array(list)), Value::Array(order)) = (target.get_mut(key), order) {
+            sort(key, list, order);
+        }
+    }
+    Ok(())
+}
+
+fn merge_lists(name: &str, old: &[Value], change: &[Value]) -> Result<Vec<Value>, Inapplicable> {
+    let mut merged = old.to_vec();
+    if SETS.contains(&name) {
+        for word in change {
+            if !merged.contains(word) {
+                merged.push(word.clone());
+            }
+        }
+        return Ok(merged);
+    }
+    let Some(by) = merge_key(name, old, change) else {
+        return Ok(change.iter().map(plain).collect());
+    };
+    let directive = |item: &Value| {
+        item.get(DIRECTIVE)
+            .and_then(Value::as_str)
+            .map(str::to_owned)
+    };
+    if change
+        .iter()
+        .any(|item| directive(item).as_deref() == Some("replace"))
+    {
+        let items = change.iter().filter(|item| item.get(by).is_some());
+        return Ok(items.map(plain).collect());
+    }
+    for item in change {
+        let id = item.get(by).ok_or_else(|| {
+            Inapplicable(format!(
+                "an item of {name} has no {by}, by which they are merged"
+            ))
+        })?;
+        let at = merged.iter().position(|old| old.get(by) == Some(id));
+        match (directive(item).as_deref(), at) {
+            (Some("delete"), Some(at)) => {
+                merged.remove(at);
+            }
+            (Some("delete"), None) => {}
+            (_, Some(at)) => {
+                if let Some(old) = merged.get_mut(at) {
+                    strategic(old, item)?;
+                }
+            }
+            (_, None) => merged.push(plain(item)),
+        }
+    }
+    Ok(merged)
+}
+
+/// The key by which the items of a list are merged, if they are.
+fn merge_key(name: &str, old: &[Value], change: &[Value]) -> Option<&'static str> {
+    if name == "ports" {
+        // Of containers or of a Service.
+        let mut all = old.iter().chain(change);
+        let of_containers = all.any(|port| port.get("containerPort").is_some());
+        return Some(if of_containers {
+            "containerPort"
+        } else {
+            "port"
+        });
+    }
+    let mut known = MERGED_BY.iter();
+    known.find(|(list, _)| *list == name).map(|(_, key)| *key)
+}
+
+/// Puts a list into the order that the patch wants; what it does not name stays
+/// behind what it does.
+fn sort(name: &str, list: &mut [Value], order: &[Value]) {
+    let by = merge_key(name, list, order);
+    let id = |item: &Value| match by {
+        Some(by) => item.get(by).cloned(),
+        None => Some(item.clone()),
+    };
+    let order: Vec<_> = order.iter().map(id).collect();
+    list.sort_by_key(|item| {
+        let item = id(item);
+        let at = order.iter().position(|wanted| *wanted == item);
+        at.unwrap_or(usize::MAX)
+    });
+}
+
+/// A value of a patch as a value of an object.
+fn plain(value: &Value) -> Value {
+    match value {
+        Value::Object(map) => without_directives(map).into(),
+        Value::Array(list) => list.iter().map(plain).collect(),
+        other => other.clone(),
+    }
+}
+
+fn without_directives(map: &Map<String, Value>) -> Map<String, Value> {
+    let fields = map.iter();
+    let fields = fields.filter(|(key, value)| !key.starts_with('$') && !value.is_null());
+    fields
+        .map(|(key, value)| (key.clone(), plain(value)))
+        .collect()
+}
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "a test may fail")]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[track_caller]
+    fn check(old: Value, patch: &Value, wanted: &Value) {
+        let mut target = old;
+        strategic(&mut target, patch).unwrap();
+        assert_eq!(target, *wanted);
+    }
+
+    #[test]
+    fn maps_are_merged_and_null_removes() {
+        check(
+            json!({"a": {"b": 1, "c": 2}, "d": [1, 2]}),
+            &json!({"a": {"b": null, "e": {"f": null}}, "d": [3]}),
+            &json!({"a": {"c": 2, "e": {}}, "d": [3]}),
+        );
+    }
+
+    #[test]
+    fn lists_are_merged_by_their_key() {
+        let pod = json!({"spec": {"containers": [
+            {"name": "a", "image": "1", "env": [{"name": "X", "value": "1"}], "args": ["x"]},
+            {"name": "b", "image": "1"},
+        ]}});
+        check(
+            pod,
+            &json!({"spec": {
+                "$setElementOrder/containers": [{"name": "c"}, {"name": "a"}],
+                "containers": [
+                    {"name": "a", "args": ["y"], "env": [{"name": "Y", "value": "2"}]},
+                    {"name": "b", "$patch": "delete"},
+                    {"name": "c", "image": "3"},
+                ],
+            }}),
+            &json!({"spec": {"containers": [
+                {"name": "c", "image": "3"},
+                {"name": "a", "image": "1", "args": ["y"],
+                 "env": [{"name": "X", "value": "1"}, {"name": "Y", "value": "2"}]},
+            ]}}),
+        );
+    }
+
+    #[test]
+    fn words_are_a_set() {
+        check(
+            json!({"metadata": {"finalizers": ["a", "b"]}}),
+            &json!({"metadata": {
+                "$deleteFromPrimitiveList/finalizers": ["a"],
+                "finalizers": ["b", "c"],
+            }}),
+            &json!({"metadata": {"finalizers": ["b", "c"]}}),
+        );
+    }
+
+    #[test]
+    fn a_part_can_be_replaced() {
+        check(
+            json!({"spec": {"volumes": [{"name": "a"}], "x": 1, "strategy": {"a": 1, "b": 2}}}),
+            &json!({"spec": {
+                "volumes": [{"$patch": "replace"}, {"name": "b"}],
+                "strategy": {"$retainKeys": ["b"], "b": 3},
+            }}),
+            &json!({"spec": {"volumes": [{"name": "b"}], "x": 1, "strategy": {"b": 3}}}),
+        );
+        check(
+            json!({"spec": {"x": 1, "y": 2}}),
+            &json!({"spec": {"$patch": "replace", "z": 3}}),
+            &json!({"spec": {"z": 3}}),
+        );
+    }
+
+    #[test]
+    fn ports_of_containers_and_of_services_differ() {
+        check(
+            json!({"ports": [{"containerPort": 80, "name": "a"}]}),
+            &json!({"ports": [{"containerPort": 80, "name": "b"}]}),
+            &json!({"ports": [{"containerPort": 80, "name": "b"}]}),
+        );
+        check(
+            json!({"ports": [{"port": 80, "name": "a"}]}),
+            &json!({"ports": [{"port": 81}]}),
+            &json!({"ports": [{"port": 80, "name": "a"}, {"port": 81}]}),
+        );
+    }
+
+    #[test]
+    fn what_can_not_be_applied_says_why() {
+        let mut target = json!({"containers": [{"name": "a"}]});
+        let error = strategic(&mut target, &json!({"containers": [{"image": "x"}]}));
+        assert_eq!(
+            error.unwrap_err().to_string(),
+            "an item of containers has no name, by which they are merged"
+        );
+        let error = json(
+            &mut target,
+            json!([{"op": "test", "path": "/x", "value": 1}]),
+        );
+        assert!(error.is_err());
+    }
+}
