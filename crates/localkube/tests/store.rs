@@ -1,6 +1,10 @@
 //! The store keeps what it acknowledged and tells every change once.
 
-#![expect(clippy::unwrap_used, reason = "a test may fail")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    reason = "a test may fail"
+)]
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;

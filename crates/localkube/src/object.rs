@@ -1,0 +1,581 @@
+//! The life of an object: what its metadata says and who may change what. It is
+//! the same for every kind.
+
+use jiff::{SignedDuration, Timestamp};
+use serde_json::{Map, Value, json};
+
+use crate::kind::Kind;
+use crate::schema::Fault;
+use crate::status::Status;
+use crate::store::Change;
+
+const NAME_RULE: &str = "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric \
+     characters, '-' or '.', and must start and end with an alphanumeric character (e.g. \
+     'example.com', regex used for validation is \
+     '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')";
+const MAX_NAME: usize = 253;
+
+/// What only the API server writes into metadata.
+const OWN: [&str; 7] = [
+    "uid",
+    "creationTimestamp",
+    "deletionTimestamp",
+    "deletionGracePeriodSeconds",
+    "generation",
+    "managedFields",
+    "selfLink",
+];
+
+/// The part of an object that a request writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// All but the status.
+    Main,
+    /// The status alone.
+    Status,
+}
+
+/// How an object is to be deleted.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Deletion {
+    /// In how many seconds, where that matters.
+    pub grace: Option<i64>,
+    /// Only if it has this uid.
+    pub uid: Option<String>,
+    /// Only if it has this version.
+    pub version: Option<String>,
+    /// A finalizer that says what becomes of those that it owns.
+    pub finalizer: Option<String>,
+}
+
+/// A text in the metadata of an object; empty when it is not there.
+pub fn meta<'v>(object: &'v Value, field: &str) -> &'v str {
+    let found = object.get("metadata").and_then(|meta| meta.get(field));
+    found.and_then(Value::as_str).unwrap_or_default()
+}
+
+fn meta_mut(object: &mut Value) -> &mut Map<String, Value> {
+    if !object.is_object() {
+        *object = json!({});
+    }
+    if !object.get("metadata").is_some_and(Value::is_object) {
+        set(object, "metadata", Some(json!({})));
+    }
+    match object.get_mut("metadata") {
+        Some(Value::Object(meta)) => meta,
+        _ => unreachable!("it was just made"),
+    }
+}
+
+fn finalizers(object: &Value) -> &[Value] {
+    let found = object.pointer("/metadata/finalizers");
+    found.and_then(Value::as_array).map_or(&[], Vec::as_slice)
+}
+
+/// Checks that a body is an object of this kind, for this place. An empty kind
+/// and version are filled in, as a namespace is.
+///
+/// # Errors
+/// 400 when it is something else.
+pub fn checked(kind: &Kind, namespace: &str, mut body: Value) -> Result<Value, Status> {
+    let object = body
+        .as_object_mut()
+        .ok_or_else(|| Status::bad_request("the body of the request is no object"))?;
+    let (version, name) = (kind.api_version(), kind.kind.clone());
+    for (field, wanted, what) in [
+        ("apiVersion", version, "API version"),
+        ("kind", name, "kind"),
+    ] {
+        match object.get(field).map(|found| found.as_str()) {
+            None | Some(Some("")) => {
+                object.insert(field.to_owned(), wanted.into());
+            }
+            Some(Some(found)) if found == wanted => {}
+            Some(found) => {
+                let found = found.unwrap_or_default();
+                return Err(Status::bad_request(format!(
+                    "the {what} in the data ({found}) does not match the expected {what} ({wanted})"
+                )));
+            }
+        }
+    }
+    if object
+        .get("metadata")
+        .is_some_and(|meta| !meta.is_object() && !meta.is_null())
+    {
+        return Err(Status::bad_request("metadata is no object"));
+    }
+    let meta = meta_mut(&mut body);
+    for field in ["labels", "annotations"] {
+        let texts = meta.get(field).filter(|texts| !texts.is_null());
+        let is_good = |texts: &Value| {
+            texts
+                .as_object()
+                .is_some_and(|texts| texts.values().all(Value::is_string))
+        };
+        if texts.is_some_and(|texts| !is_good(texts)) {
+            return Err(Status::bad_request(format!(
+                "metadata.{field} must be texts by name; quote numbers and booleans"
+            )));
+        }
+    }
+    let found = meta
+        .get("namespace")
+        .and_then(Value::as_str)
+        .unwrap_or_default();
+    if !found.is_empty() && found != namespace {
+        return Err(Status::bad_request(
+            "the namespace of the provided object does not match the namespace sent on the request",
+        ));
+    }
+    if kind.is_namespaced {
+        meta.insert("namespace".to_owned(), namespace.into());
+    }
+    Ok(body)
+}
+
+/// A new object. `suffix` completes a `generateName`.
+///
+/// # Errors
+/// When it has no name, or one that can't be.
+pub fn create(
+    kind: &Kind,
+    mut object: Value,
+    uid: &str,
+    suffix: &str,
+    now: Timestamp,
+) -> Result<Value, Status> {
+    if !meta(&object, "resourceVersion").is_empty() {
+        let message = "resourceVersion should not be set on objects to be created";
+        return Err(Status::bad_request(message));
+    }
+    if kind.has_status
+        && let Some(object) = object.as_object_mut()
+    {
+        object.remove("status");
+    }
+    let prefix = meta(&object, "generateName").to_owned();
+    let meta = meta_mut(&mut object);
+    for field in OWN {
+        meta.remove(field);
+    }
+    let name = match meta.get("name").and_then(Value::as_str) {
+        Some(name) if !name.is_empty() => name.to_owned(),
+        _ if !prefix.is_empty() => format!("{prefix}{suffix}"),
+        _ => String::new(),
+    };
+    if let Some(fault) = name_fault(&name) {
+        return Err(Status::invalid(kind, &name, &[fault]));
+    }
+    meta.insert("name".to_owned(), name.into());
+    meta.insert("uid".to_owned(), uid.into());
+    meta.insert("creationTimestamp".to_owned(), seconds(now).into());
+    if kind.has_generation {
+        meta.insert("generation".to_owned(), 1.into());
+    }
+    Ok(object)
+}
+
+fn name_fault(name: &str) -> Option<Fault> {
+    let fault = |reason, message: String| {
+        Some(Fault {
+            field: "metadata.name".to_owned(),
+            reason,
+            message,
+        })
+    };
+    let label = |label: &str| {
+        let inner = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+        !label.is_empty()
+            && label.chars().all(inner)
+            && !label.starts_with('-')
+            && !label.ends_with('-')
+    };
+    if name.is_empty() {
+        let message = "Required value: name or generateName is required";
+        return fault("FieldValueRequired", message.to_owned());
+    }
+    if name.len() > MAX_NAME {
+        let message = format!("Invalid value: {name:?}: must be no more than {MAX_NAME} bytes");
+        return fault("FieldValueInvalid", message);
+    }
+    if !name.split('.').all(label) {
+        return fault(
+            "FieldValueInvalid",
+            format!("Invalid value: {name:?}: {NAME_RULE}"),
+        );
+    }
+    None
+}
+
+/// The times in metadata have no fraction of a second.
+fn seconds(time: Timestamp) -> String {
+    time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
+}
+
+/// What becomes of an object when somebody writes it anew.
+///
+/// # Errors
+/// 409 when it is not the one that was meant, 422 when it can't be.
+pub fn update(kind: &Kind, old: &Value, new: Value, part: Part) -> Result<Change, Status> {
+    let name = meta(old, "name");
+    is_meant(kind, old, meta(&new, "uid"), meta(&new, "resourceVersion"))?;
+    let mut object = match part {
+        Part::Status => {
+            let mut object = old.clone();
+            set(&mut object, "status", new.get("status").cloned());
+            object
+        }
+        Part::Main => {
+            let mut object = new;
+            if kind.has_status {
+                set(&mut object, "status", old.get("status").cloned());
+            }
+            let given = meta(&object, "name");
+            if !given.is_empty() && given != name {
+                return Err(Status::bad_request(format!(
+                    "the name of the object ({given}) does not match the name on the URL ({name})"
+                )));
+            }
+            let meta = meta_mut(&mut object);
+            for field in OWN
+                .into_iter()
+                .chain(["name", "generateName", "resourceVersion"])
+            {
+                let before = old.get("metadata").and_then(|meta| meta.get(field));
+                match before {
+                    Some(before) => meta.insert(field.to_owned(), before.clone()),
+                    None => meta.remove(field),
+                };
+            }
+            object
+        }
+    };
+    forbid_new_finalizers(kind, old, &object)?;
+    if part == Part::Main && kind.has_generation && content(old) != content(&object) {
+        count_generation(&mut object);
+    }
+    if object == *old {
+        return Ok(Change::Keep);
+    }
+    Ok(settle(object))
+}
+
+fn is_meant(kind: &Kind, old: &Value, uid: &str, version: &str) -> Result<(), Status> {
+    let (own, name) = (meta(old, "uid"), meta(old, "name"));
+    if !uid.is_empty() && uid != own {
+        let why =
+            format!("Precondition failed: UID in precondition: {uid}, UID in object meta: {own}");
+        return Err(Status::conflict(kind, name, &why));
+    }
+    if !version.is_empty() && version != meta(old, "resourceVersion") {
+        return Err(Status::modified(kind, name));
+    }
+    Ok(())
+}
+
+fn forbid_new_finalizers(kind: &Kind, old: &Value, new: &Value) -> Result<(), Status> {
+    let added: Vec<String> = finalizers(new)
+        .iter()
+        .filter(|finalizer| !finalizers(old).contains(finalizer))
+        .map(Value::to_string)
+        .collect();
+    if added.is_empty() || meta(old, "deletionTimestamp").is_empty() {
+        return Ok(());
+    }
+    let fault = Fault {
+        field: "metadata.finalizers".to_owned(),
+        reason: "FieldValueForbidden",
+        message: format!(
+            "Forbidden: no new finalizers can be added if the object is being deleted, found new \
+             finalizers []string{{{}}}",
+            added.join(", ")
+        ),
+    };
+    Err(Status::invalid(kind, meta(old, "name"), &[fault]))
+}
+
+fn set(object: &mut Value, field: &str, value: Option<Value>) {
+    let Some(object) = object.as_object_mut() else {
+        return;
+    };
+    match value {
+        Some(value) => object.insert(field.to_owned(), value),
+        None => object.remove(field),
+    };
+}
+
+/// What a generation is counted for.
+fn content(object: &Value) -> Map<String, Value> {
+    let fields = object.as_object().into_iter().flatten();
+    let fields = fields.filter(|(name, _)| !["metadata", "status"].contains(&name.as_str()));
+    fields
+        .map(|(name, value)| (name.clone(), value.clone()))
+        .collect()
+}
+
+fn count_generation(object: &mut Value) {
+    let meta = meta_mut(object);
+    let generation = meta.get("generation").and_then(Value::as_i64).unwrap_or(0);
+    meta.insert("generation".to_owned(), (generation + 1).into());
+}
+
+/// An object that is being deleted goes when nothing holds it any more.
+fn settle(object: Value) -> Change {
+    let is_held = !finalizers(&object).is_empty();
+    let grace = object.pointer("/metadata/deletionGracePeriodSeconds");
+    let waits = grace.and_then(Value::as_i64).is_some_and(|grace| grace > 0);
+    if meta(&object, "deletionTimestamp").is_empty() || is_held || waits {
+        Change::Put(object)
+    } else {
+        Change::Delete(object)
+    }
+}
+
+/// What becomes of an object that somebody deletes.
+///
+/// # Errors
+/// 409 when it is not the one that was meant.
+pub fn delete(
+    kind: &Kind,
+    old: &Value,
+    deletion: &Deletion,
+    now: Timestamp,
+) -> Result<Change, Status> {
+    let (uid, version) = (deletion.uid.as_deref(), deletion.version.as_deref());
+    is_meant(
+        kind,
+        old,
+        uid.unwrap_or_default(),
+        version.unwrap_or_default(),
+    )?;
+    let grace = grace(kind, old, deletion.grace);
+    let is_going = !meta(old, "deletionTimestamp").is_empty();
+    let mut object = old.clone();
+    let held = meta_mut(&mut object);
+    let before = held
+        .get("deletionGracePeriodSeconds")
+        .and_then(Value::as_i64);
+    if !is_going && let Some(finalizer) = &deletion.finalizer {
+        let finalizers = held.entry("finalizers").or_insert_with(|| json!([]));
+        if let Some(finalizers) = finalizers.as_array_mut() {
+            finalizers.push(finalizer.clone().into());
+        }
+    }
+    // A deletion can be hastened, not put off.
+    if !is_going || before.is_some_and(|before| grace < before) {
+        let at = now
+            .checked_add(SignedDuration::from_secs(grace))
+            .unwrap_or(now);
+        held.insert("deletionTimestamp".to_owned(), seconds(at).into());
+        held.insert("deletionGracePeriodSeconds".to_owned(), grace.into());
+    }
+    if !is_going && kind.has_generation {
+        count_generation(&mut object);
+    }
+    Ok(match settle(object) {
+        // As it was: nobody shall think that it is still going.
+        Change::Delete(_) if !is_going => Change::Delete(old.clone()),
+        Change::Put(object) if object == *old => Change::Keep,
+        change => change,
+    })
+}
+
+/// Pods that have a node are given time to end; nothing else is.
+fn grace(kind: &Kind, old: &Value, asked: Option<i64>) -> i64 {
+    let text = |path: &str| {
+        old.pointer(path)
+            .and_then(Value::as_str)
+            .unwrap_or_default()
+    };
+    let has_ended = ["Succeeded", "Failed"].contains(&text("/status/phase"));
+    if kind.kind != "Pod" || text("/spec/nodeName").is_empty() || has_ended {
+        return 0;
+    }
+    let own = old
+        .pointer("/spec/terminationGracePeriodSeconds")
+        .and_then(Value::as_i64);
+    asked.or(own).unwrap_or(30).max(0)
+}
+
+#[cfg(test)]
+#[expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test may fail"
+)]
+mod tests {
+    use super::*;
+    use crate::kind::built_in;
+
+    fn kind(name: &str) -> Kind {
+        built_in()
+            .into_iter()
+            .find(|kind| kind.kind == name)
+            .unwrap()
+    }
+
+    fn now() -> Timestamp {
+        "2026-01-02T03:04:05.678Z".parse().unwrap()
+    }
+
+    fn pod(extra: Value) -> Value {
+        let body = json!({"metadata": {"name": "a"}, "spec": {"containers": []}});
+        let body = checked(&kind("Pod"), "n", body).unwrap();
+        let mut pod = create(&kind("Pod"), body, "u", "", now()).unwrap();
+        json_patch::merge(&mut pod, &json!({"metadata": {"resourceVersion": "5"}}));
+        json_patch::merge(&mut pod, &extra);
+        pod
+    }
+
+    fn put(change: Change) -> Value {
+        match change {
+            Change::Put(object) => object,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_new_object_has_what_the_server_gives() {
+        let pod = pod(json!({}));
+        assert_eq!(pod["apiVersion"], "v1");
+        assert_eq!(
+            pod["metadata"],
+            json!({
+                "name": "a", "namespace": "n", "uid": "u", "generation": 1,
+                "creationTimestamp": "2026-01-02T03:04:05Z", "resourceVersion": "5",
+            })
+        );
+        let forged = json!({
+            "metadata": {"generateName": "a-", "uid": "x", "generation": 7},
+            "status": {"phase": "Running"},
+        });
+        let made = create(&kind("Pod"), forged, "u", "12345", now()).unwrap();
+        assert_eq!(made["metadata"]["name"], "a-12345");
+        assert_eq!(made["metadata"]["uid"], "u");
+        assert_eq!(made.get("status"), None);
+    }
+
+    #[test]
+    fn what_can_not_be_is_refused() {
+        let pods = kind("Pod");
+        let named = |name: &str| {
+            let object = json!({"metadata": {"name": name}});
+            create(&pods, object, "u", "", now()).unwrap_err().message
+        };
+        assert_eq!(
+            named(""),
+            "Pod \"\" is invalid: metadata.name: Required value: name or generateName is required"
+        );
+        for bad in [
+            "A",
+            "a..b",
+            "-a",
+            "a-",
+            "a/b",
+            "..",
+            "a\0",
+            &"a".repeat(254),
+        ] {
+            assert!(
+                named(bad).contains("metadata.name: Invalid value"),
+                "{bad:?}"
+            );
+        }
+        let refused = |body: Value| checked(&pods, "n", body).unwrap_err().code;
+        assert_eq!(refused(json!([])), 400);
+        assert_eq!(refused(json!({"kind": "Node"})), 400);
+        assert_eq!(refused(json!({"apiVersion": 1})), 400);
+        assert_eq!(refused(json!({"metadata": 1})), 400);
+        assert_eq!(refused(json!({"metadata": {"namespace": "other"}})), 400);
+        assert_eq!(refused(json!({"metadata": {"labels": {"a": 1}}})), 400);
+    }
+
+    #[test]
+    fn an_update_changes_the_spec_or_the_status() {
+        let (pods, old) = (kind("Pod"), pod(json!({"status": {"phase": "Pending"}})));
+        let mut new = old.clone();
+        new["spec"]["x"] = 1.into();
+        new["status"]["phase"] = "Running".into();
+        new["metadata"]["creationTimestamp"] = "1970-01-01T00:00:00Z".into();
+        let main = put(update(&pods, &old, new.clone(), Part::Main).unwrap());
+        assert_eq!(main["spec"]["x"], 1);
+        assert_eq!(main["status"]["phase"], "Pending");
+        assert_eq!(main["metadata"]["generation"], 2);
+        assert_eq!(
+            main["metadata"]["creationTimestamp"],
+            old["metadata"]["creationTimestamp"]
+        );
+        let status = put(update(&pods, &old, new, Part::Status).unwrap());
+        assert_eq!(status["spec"].get("x"), None);
+        assert_eq!(status["status"]["phase"], "Running");
+        assert_eq!(status["metadata"], old["metadata"]);
+        // Of what is put there the status alone is taken.
+        let alone = json!({"metadata": {"name": "a"}, "status": {"phase": "Running"}});
+        assert_eq!(
+            put(update(&pods, &old, alone, Part::Status).unwrap()),
+            status
+        );
+        assert!(matches!(
+            update(&pods, &old, old.clone(), Part::Main),
+            Ok(Change::Keep)
+        ));
+    }
+
+    #[test]
+    fn another_version_or_uid_is_a_conflict() {
+        let (pods, old) = (kind("Pod"), pod(json!({})));
+        for meta in [json!({"resourceVersion": "4"}), json!({"uid": "v"})] {
+            let mut new = old.clone();
+            json_patch::merge(&mut new, &json!({"metadata": meta}));
+            let refused = update(&pods, &old, new, Part::Main).unwrap_err();
+            assert_eq!((refused.code, refused.reason), (409, "Conflict"));
+        }
+        let deletion = Deletion {
+            uid: Some("v".to_owned()),
+            ..Deletion::default()
+        };
+        assert_eq!(delete(&pods, &old, &deletion, now()).unwrap_err().code, 409);
+    }
+
+    #[test]
+    fn a_pod_on_a_node_gets_time_to_end() {
+        let pods = kind("Pod");
+        let unscheduled = pod(json!({}));
+        let gone = delete(&pods, &unscheduled, &Deletion::default(), now()).unwrap();
+        assert!(matches!(gone, Change::Delete(_)));
+        let old = pod(json!({"spec": {"nodeName": "x", "terminationGracePeriodSeconds": 10}}));
+        let going = put(delete(&pods, &old, &Deletion::default(), now()).unwrap());
+        assert_eq!(
+            going["metadata"]["deletionTimestamp"],
+            "2026-01-02T03:04:15Z"
+        );
+        assert_eq!(going["metadata"]["deletionGracePeriodSeconds"], 10);
+        // Again is the same; sooner is sooner.
+        let again = delete(&pods, &going, &Deletion::default(), now()).unwrap();
+        assert!(matches!(again, Change::Keep), "{again:?}");
+        let sooner = Deletion {
+            grace: Some(0),
+            ..Deletion::default()
+        };
+        let gone = delete(&pods, &going, &sooner, now()).unwrap();
+        assert!(matches!(gone, Change::Delete(_)), "{gone:?}");
+    }
+
+    #[test]
+    fn finalizers_hold_an_object() {
+        let maps = kind("ConfigMap");
+        let body = json!({"metadata": {"name": "a", "finalizers": ["x"]}});
+        let old = create(&maps, body, "u", "", now()).unwrap();
+        let going = put(delete(&maps, &old, &Deletion::default(), now()).unwrap());
+        let mut more = going.clone();
+        more["metadata"]["finalizers"] = json!(["x", "y"]);
+        let refused = update(&maps, &going, more, Part::Main).unwrap_err();
+        assert!(refused.message.contains("no new finalizers"), "{refused}");
+        let mut free = going.clone();
+        free["metadata"]["finalizers"] = json!([]);
+        let gone = update(&maps, &going, free, Part::Main).unwrap();
+        assert!(matches!(gone, Change::Delete(_)));
+    }
+}

@@ -1,0 +1,204 @@
+//! What went wrong with a request, in the form and the words of Kubernetes.
+
+use serde_json::{Value, json};
+
+use crate::kind::Kind;
+use crate::schema::Fault;
+use crate::store;
+
+/// Why a request failed.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[error("{message}")]
+pub struct Status {
+    /// The HTTP status.
+    pub code: u16,
+    /// The reason, one word.
+    pub reason: &'static str,
+    /// The message.
+    pub message: String,
+    /// What programs can read.
+    pub details: Option<Value>,
+}
+
+impl Status {
+    fn new(code: u16, reason: &'static str, message: impl Into<String>) -> Status {
+        Status {
+            code,
+            reason,
+            message: message.into(),
+            details: None,
+        }
+    }
+
+    fn about(self, kind: &Kind, name: &str) -> Status {
+        let details = json!({"name": name, "group": kind.group, "kind": kind.plural});
+        Status {
+            details: Some(details),
+            ..self
+        }
+    }
+
+    /// The object is not there.
+    pub fn not_found(kind: &Kind, name: &str) -> Status {
+        let message = format!("{} \"{name}\" not found", kind.resource());
+        Status::new(404, "NotFound", message).about(kind, name)
+    }
+
+    /// There is nothing at this path.
+    pub fn no_such_path() -> Status {
+        let message = "the server could not find the requested resource";
+        Status::new(404, "NotFound", message)
+    }
+
+    /// An object of this name is there already.
+    pub fn already_exists(kind: &Kind, name: &str) -> Status {
+        let message = format!("{} \"{name}\" already exists", kind.resource());
+        Status::new(409, "AlreadyExists", message).about(kind, name)
+    }
+
+    /// Somebody else wrote meanwhile.
+    pub fn modified(kind: &Kind, name: &str) -> Status {
+        let why = "the object has been modified; please apply your changes to the latest version \
+                   and try again";
+        Status::conflict(kind, name, why)
+    }
+
+    /// The object is not the one that was meant.
+    pub fn conflict(kind: &Kind, name: &str, why: &str) -> Status {
+        let message = format!(
+            "Operation cannot be fulfilled on {} \"{name}\": {why}",
+            kind.resource()
+        );
+        Status::new(409, "Conflict", message).about(kind, name)
+    }
+
+    /// The object can't be as it is.
+    pub fn invalid(kind: &Kind, name: &str, faults: &[Fault]) -> Status {
+        let told: Vec<String> = faults.iter().map(Fault::to_string).collect();
+        let told = match told.as_slice() {
+            [one] => one.clone(),
+            several => format!("[{}]", several.join(", ")),
+        };
+        let causes: Vec<Value> = faults
+            .iter()
+            .map(|fault| {
+                json!({"reason": fault.reason, "message": fault.message, "field": fault.field})
+            })
+            .collect();
+        let message = format!("{} \"{name}\" is invalid: {told}", kind.qualified_kind());
+        let details =
+            json!({"name": name, "group": kind.group, "kind": kind.kind, "causes": causes});
+        Status {
+            details: Some(details),
+            ..Status::new(422, "Invalid", message)
+        }
+    }
+
+    /// The request can't be understood.
+    pub fn bad_request(message: impl Into<String>) -> Status {
+        Status::new(400, "BadRequest", message)
+    }
+
+    /// The request is understood and not allowed.
+    pub fn forbidden(kind: &Kind, name: &str, why: &str) -> Status {
+        let message = format!("{} \"{name}\" is forbidden: {why}", kind.resource());
+        Status::new(403, "Forbidden", message).about(kind, name)
+    }
+
+    /// Nobody knows who asks.
+    pub fn unauthorized() -> Status {
+        Status::new(401, "Unauthorized", "Unauthorized")
+    }
+
+    /// This can't be done with such an object.
+    pub fn method_not_allowed() -> Status {
+        let message = "the server does not allow this method on the requested resource";
+        Status::new(405, "MethodNotAllowed", message)
+    }
+
+    /// A patch of another kind than those that can be applied here.
+    pub fn unsupported_patch(supported: &[&str]) -> Status {
+        let message = format!(
+            "the body of the request was in an unknown format - accepted media types include: {}",
+            supported.join(", ")
+        );
+        Status::new(415, "UnsupportedMediaType", message)
+    }
+
+    /// The history does not reach back so far.
+    pub fn expired(message: impl Into<String>) -> Status {
+        Status::new(410, "Expired", message)
+    }
+
+    /// Something is broken here.
+    pub fn internal(message: impl Into<String>) -> Status {
+        let message = format!("Internal error occurred: {}", message.into());
+        Status::new(500, "InternalError", message)
+    }
+
+    /// As it is sent.
+    pub fn to_json(&self) -> Value {
+        let mut status = json!({
+            "kind": "Status",
+            "apiVersion": "v1",
+            "metadata": {},
+            "status": "Failure",
+            "message": self.message,
+            "reason": self.reason,
+            "code": self.code,
+        });
+        if let (Some(details), Some(status)) = (&self.details, status.as_object_mut()) {
+            status.insert("details".to_owned(), details.clone());
+        }
+        status
+    }
+}
+
+impl From<store::Error> for Status {
+    fn from(error: store::Error) -> Status {
+        match error {
+            store::Error::Gone { .. } => Status::expired(error.to_string()),
+            store::Error::Disk { .. } => Status::internal(error.to_string()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn widget() -> Kind {
+        Kind {
+            group: "example.com".to_owned(),
+            version: "v1".to_owned(),
+            kind: "Widget".to_owned(),
+            plural: "widgets".to_owned(),
+            ..Kind::default()
+        }
+    }
+
+    #[test]
+    fn messages_are_those_of_kubernetes() {
+        let kind = widget();
+        assert_eq!(
+            Status::not_found(&kind, "x").message,
+            "widgets.example.com \"x\" not found"
+        );
+        let fault = |field: &str| Fault {
+            field: field.to_owned(),
+            reason: "FieldValueRequired",
+            message: "Required value".to_owned(),
+        };
+        assert_eq!(
+            Status::invalid(&kind, "x", &[fault("spec")]).message,
+            "Widget.example.com \"x\" is invalid: spec: Required value"
+        );
+        let two = Status::invalid(&kind, "x", &[fault("a"), fault("b")]).to_json();
+        assert_eq!(
+            two.pointer("/message").and_then(Value::as_str),
+            Some("Widget.example.com \"x\" is invalid: [a: Required value, b: Required value]")
+        );
+        assert_eq!(two.pointer("/details/kind"), Some(&json!("Widget")));
+        assert_eq!(two.pointer("/details/causes/1/field"), Some(&json!("b")));
+    }
+}
