@@ -1,0 +1,421 @@
+//! What can be done with objects, whoever asks and however.
+
+use std::path::Path;
+use std::sync::{Arc, PoisonError, RwLock};
+
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use crate::object::{self, Deletion, Part, meta};
+use crate::patch;
+use crate::selector::{Fields, Labels};
+use crate::served::{Kinds, Served};
+use crate::status::Status;
+use crate::store::{Change, Event, EventKind, Key, Scope, Store, Watch};
+
+const DEFINITIONS: &str = "customresourcedefinitions.apiextensions.k8s.io";
+/// Namespaces that are there from the beginning.
+const NAMESPACES: [&str; 2] = ["default", "kube-system"];
+
+/// A Kubernetes API over a store. Clones share everything.
+#[derive(Clone, Debug)]
+pub struct Api {
+    store: Store,
+    kinds: Arc<RwLock<Arc<Kinds>>>,
+}
+
+/// What a request is about.
+#[derive(Clone, Debug)]
+pub struct Target {
+    /// The kind.
+    pub served: Arc<Served>,
+    /// The namespace; empty: all of them, or none.
+    pub namespace: String,
+    /// The name; empty: all of them.
+    pub name: String,
+}
+
+impl Target {
+    fn key(&self) -> Key {
+        Key {
+            resource: self.served.kind.resource(),
+            namespace: self.namespace.clone(),
+            name: self.name.clone(),
+        }
+    }
+
+    fn scope(&self) -> Scope {
+        Scope {
+            resource: self.served.kind.resource(),
+            namespace: Some(self.namespace.clone()).filter(|namespace| !namespace.is_empty()),
+        }
+    }
+
+    fn not_found(&self) -> Status {
+        Status::not_found(&self.served.kind, &self.name)
+    }
+}
+
+/// How much is made of fields that nobody knows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Unknown {
+    /// They go without a word.
+    #[default]
+    Dropped,
+    /// The request is refused.
+    Refused,
+}
+
+/// How an object is written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Writing {
+    /// Nothing is stored; the answer is as if it were.
+    pub is_dry: bool,
+    /// What becomes of unknown fields.
+    pub unknown: Unknown,
+}
+
+/// A change of a part of an object.
+#[derive(Clone, Debug)]
+pub enum Patch {
+    /// RFC 6902.
+    Json(Value),
+    /// RFC 7386.
+    Merge(Value),
+    /// With the lists of the built-in kinds.
+    Strategic(Value),
+}
+
+/// Which objects are meant.
+#[derive(Clone, Debug, Default)]
+pub struct Selection {
+    /// By labels.
+    pub labels: Labels,
+    /// By fields.
+    pub fields: Fields,
+}
+
+impl Selection {
+    /// Whether an object is meant.
+    pub fn holds(&self, object: &Value) -> bool {
+        self.labels.matches(object) && self.fields.matches(object)
+    }
+
+    /// An event as it looks to somebody who sees only what is meant: an object
+    /// that comes to be meant is new to him, and one that is no more is gone.
+    pub fn of_event(&self, event: &Event) -> Option<(EventKind, Arc<Value>)> {
+        let before = event
+            .before
+            .as_ref()
+            .is_some_and(|before| self.holds(before));
+        let after = event.kind != EventKind::Deleted && self.holds(&event.object);
+        let kind = match (before, after) {
+            (false, false) => return None,
+            (false, true) => EventKind::Added,
+            (true, true) => EventKind::Modified,
+            (true, false) => EventKind::Deleted,
+        };
+        Some((kind, Arc::clone(&event.object)))
+    }
+}
+
+impl Api {
+    /// Opens the API over a store in a file.
+    ///
+    /// # Errors
+    /// When the store can't be opened or written.
+    pub async fn open(path: &Path) -> Result<Api, Status> {
+        let store = Store::open(path)?;
+        let api = Api {
+            store,
+            kinds: Arc::default(),
+        };
+        api.learn_kinds();
+        for name in NAMESPACES {
+            api.make_namespace(name).await?;
+        }
+        Ok(api)
+    }
+
+    /// Makes a namespace unless it is there.
+    ///
+    /// # Errors
+    /// When it can't be written.
+    pub async fn make_namespace(&self, name: &str) -> Result<(), Status> {
+        let target = Target {
+            served: self
+                .kind("", "v1", "namespaces")
+                .ok_or_else(Status::no_such_path)?,
+            namespace: String::new(),
+            name: name.to_owned(),
+        };
+        let body = json!({"metadata": {"name": name}});
+        match self.create(&target, body, Writing::default()).await {
+            Err(status) if status.reason != "AlreadyExists" => Err(status),
+            _ => Ok(()),
+        }
+    }
+
+    /// The kinds that are served now.
+    pub fn kinds(&self) -> Arc<Kinds> {
+        Arc::clone(&self.kinds.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// A kind by its place in paths.
+    pub fn kind(&self, group: &str, version: &str, plural: &str) -> Option<Arc<Served>> {
+        self.kinds().get(group, version, plural)
+    }
+
+    /// Learns the kinds that the definitions describe by now.
+    fn learn_kinds(&self) {
+        let scope = Scope {
+            resource: DEFINITIONS.to_owned(),
+            namespace: None,
+        };
+        let (definitions, _) = self.store.list(&scope, None, usize::MAX);
+        let kinds = Kinds::new(definitions.iter().map(|(_, definition)| &**definition));
+        *self.kinds.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(kinds);
+    }
+
+    /// The revision that is in force.
+    pub fn revision(&self) -> u64 {
+        self.store.revision()
+    }
+
+    /// An object.
+    ///
+    /// # Errors
+    /// 404 when it is not there.
+    pub fn get(&self, target: &Target) -> Result<Arc<Value>, Status> {
+        self.store
+            .get(&target.key())
+            .ok_or_else(|| target.not_found())
+    }
+
+    /// Objects that are meant, behind one of them and at most so many; the one
+    /// behind which a next list would go on, and the revision.
+    pub fn list(
+        &self,
+        target: &Target,
+        selection: &Selection,
+        after: Option<&Key>,
+        limit: usize,
+    ) -> (Vec<Arc<Value>>, Option<Key>, u64) {
+        let (found, revision) = self.store.list(&target.scope(), after, usize::MAX);
+        let mut found = found
+            .into_iter()
+            .filter(|(_, object)| selection.holds(object));
+        let page: Vec<_> = found.by_ref().take(limit).collect();
+        let last = page.last().map(|(key, _)| key.clone());
+        let last = last.filter(|_| found.next().is_some());
+        let objects = page.into_iter().map(|(_, object)| object);
+        (objects.collect(), last, revision)
+    }
+
+    /// Watches objects from behind a revision.
+    ///
+    /// # Errors
+    /// 410 when the history does not reach back so far.
+    pub fn watch(&self, target: &Target, after: u64) -> Result<Watch, Status> {
+        Ok(self.store.watch(target.scope(), after)?)
+    }
+
+    /// Creates an object.
+    ///
+    /// # Errors
+    /// When it can't be, or is there already.
+    pub async fn create(
+        &self,
+        target: &Target,
+        body: Value,
+        writing: Writing,
+    ) -> Result<Arc<Value>, Status> {
+        let kind = &target.served.kind;
+        let body = object::checked(kind, &target.namespace, body)?;
+        self.takes_objects(target)?;
+        let (uid, suffix) = (uuid::Uuid::new_v4().to_string(), suffix());
+        let made = object::create(kind, body, &uid, &suffix, Timestamp::now())?;
+        let made = admit(&target.served, made, None, writing.unknown)?;
+        let target = Target {
+            name: meta(&made, "name").to_owned(),
+            ..target.clone()
+        };
+        self.change(&target, writing, move |served, old| match old {
+            Some(old) => Err(Status::already_exists(&served.kind, meta(old, "name"))),
+            None => Ok(Change::Put(made)),
+        })
+        .await
+    }
+
+    /// Objects are made only in namespaces that are there and stay.
+    fn takes_objects(&self, target: &Target) -> Result<(), Status> {
+        let kind = &target.served.kind;
+        if !kind.is_namespaced {
+            return Ok(());
+        }
+        let namespaces = self
+            .kind("", "v1", "namespaces")
+            .ok_or_else(Status::no_such_path)?;
+        let namespace = self.get(&Target {
+            served: namespaces,
+            namespace: String::new(),
+            name: target.namespace.clone(),
+        })?;
+        if !meta(&namespace, "deletionTimestamp").is_empty() {
+            let why = format!(
+                "unable to create new content in namespace {} because it is being terminated",
+                target.namespace
+            );
+            return Err(Status::forbidden(kind, &target.name, &why));
+        }
+        Ok(())
+    }
+
+    /// Writes an object anew.
+    ///
+    /// # Errors
+    /// 404 when it is not there; when it can't be, or is another.
+    pub async fn replace(
+        &self,
+        target: &Target,
+        part: Part,
+        body: Value,
+        writing: Writing,
+    ) -> Result<Arc<Value>, Status> {
+        let body = object::checked(&target.served.kind, &target.namespace, body)?;
+        let missing = target.not_found();
+        self.change(target, writing, move |served, old| {
+            rewrite(served, old.ok_or(missing)?, body, part, writing.unknown)
+        })
+        .await
+    }
+
+    /// Changes a part of an object.
+    ///
+    /// # Errors
+    /// 404 when it is not there; when the patch, or what it makes, can't be.
+    pub async fn patch(
+        &self,
+        target: &Target,
+        part: Part,
+        patch: Patch,
+        writing: Writing,
+    ) -> Result<Arc<Value>, Status> {
+        let missing = target.not_found();
+        let namespace = target.namespace.clone();
+        self.change(target, writing, move |served, old| {
+            let old = old.ok_or(missing)?;
+            let mut new = old.clone();
+            let name = meta(old, "name");
+            let refuse = |error: patch::Inapplicable| {
+                let message = format!("can't patch {name}: {error}");
+                Status::bad_request(message)
+            };
+            match patch {
+                Patch::Json(steps) => patch::json(&mut new, steps).map_err(refuse)?,
+                Patch::Merge(change) => patch::merge(&mut new, &change),
+                Patch::Strategic(change) => patch::strategic(&mut new, &change).map_err(refuse)?,
+            }
+            let new = object::checked(&served.kind, &namespace, new)?;
+            rewrite(served, old, new, part, writing.unknown)
+        })
+        .await
+    }
+
+    /// Deletes an object, at once or when nothing holds it any more.
+    ///
+    /// # Errors
+    /// 404 when it is not there, 409 when it is another.
+    pub async fn delete(
+        &self,
+        target: &Target,
+        deletion: Deletion,
+        writing: Writing,
+    ) -> Result<Arc<Value>, Status> {
+        let missing = target.not_found();
+        self.change(target, writing, move |served, old| {
+            object::delete(
+                &served.kind,
+                old.ok_or(missing)?,
+                &deletion,
+                Timestamp::now(),
+            )
+        })
+        .await
+    }
+
+    async fn change(
+        &self,
+        target: &Target,
+        writing: Writing,
+        decide: impl FnOnce(&Served, Option<&Value>) -> Result<Change, Status> + Send + 'static,
+    ) -> Result<Arc<Value>, Status> {
+        let served = Arc::clone(&target.served);
+        let key = target.key();
+        let is_definition = key.resource == DEFINITIONS;
+        if writing.is_dry {
+            let old = self.store.get(&key);
+            return match decide(&served, old.as_deref())? {
+                Change::Put(object) | Change::Delete(object) => Ok(Arc::new(object)),
+                Change::Keep => old.ok_or_else(|| target.not_found()),
+            };
+        }
+        let decide = move |old: Option<&Value>| decide(&served, old);
+        let written = self.store.write(key, decide).await?;
+        if is_definition {
+            self.learn_kinds();
+        }
+        written.ok_or_else(|| target.not_found())
+    }
+}
+
+/// What becomes of an object that somebody writes anew.
+fn rewrite(
+    served: &Served,
+    old: &Value,
+    new: Value,
+    part: Part,
+    unknown: Unknown,
+) -> Result<Change, Status> {
+    match object::update(&served.kind, old, new, part)? {
+        Change::Put(new) => Ok(Change::Put(admit(served, new, Some(old), unknown)?)),
+        change => Ok(change),
+    }
+}
+
+/// Prunes, fills in and checks an object.
+fn admit(
+    served: &Served,
+    mut object: Value,
+    old: Option<&Value>,
+    unknown: Unknown,
+) -> Result<Value, Status> {
+    let Some(schema) = &served.schema else {
+        return Ok(object);
+    };
+    let kind = &served.kind;
+    let dropped = schema.prune(&mut object);
+    if let (Unknown::Refused, [first, ..]) = (unknown, dropped.as_slice()) {
+        let version = &kind.version;
+        let kind = &kind.kind;
+        return Err(Status::bad_request(format!(
+            "{kind} in version \"{version}\" cannot be handled as a {kind}: strict decoding error: \
+             unknown field \"{first}\""
+        )));
+    }
+    schema.set_defaults(&mut object);
+    let faults = schema.faults(&object, old);
+    if faults.is_empty() {
+        return Ok(object);
+    }
+    Err(Status::invalid(kind, meta(&object, "name"), &faults))
+}
+
+/// Five letters and digits that make no words, as Kubernetes has them.
+fn suffix() -> String {
+    const LETTERS: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
+    let random = uuid::Uuid::new_v4().into_bytes();
+    let letter = |byte: &u8| LETTERS.get(usize::from(*byte) % LETTERS.len()).copied();
+    let letters = random.iter().filter_map(letter).take(5);
+    letters.map(char::from).collect()
+}
