@@ -4,14 +4,18 @@
 //! few built-in kinds it learns from CustomResourceDefinitions.
 
 mod api;
+mod discovery;
+pub mod http;
 pub mod kind;
 pub mod object;
 pub mod patch;
+mod scale;
 pub mod schema;
 pub mod selector;
 pub mod served;
 pub mod status;
 mod store;
+mod table;
 
 pub use api::{Api, Patch, Selection, Target, Unknown, Writing};
 pub use store::{Change, Error, Event, EventKind, Key, Scope, Store, Watch};
