@@ -6,6 +6,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
+use crate::defaults;
 use crate::object::{self, Deletion, Part, meta};
 use crate::patch;
 use crate::selector::{Fields, Labels};
@@ -390,10 +391,11 @@ fn admit(
     old: Option<&Value>,
     unknown: Unknown,
 ) -> Result<Value, Status> {
+    let kind = &served.kind;
     let Some(schema) = &served.schema else {
+        defaults::fill(kind, &mut object);
         return Ok(object);
     };
-    let kind = &served.kind;
     let dropped = schema.prune(&mut object);
     if let (Unknown::Refused, [first, ..]) = (unknown, dropped.as_slice()) {
         let version = &kind.version;

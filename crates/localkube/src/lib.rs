@@ -4,6 +4,7 @@
 //! few built-in kinds it learns from CustomResourceDefinitions.
 
 mod api;
+mod defaults;
 mod discovery;
 pub mod http;
 pub mod kind;

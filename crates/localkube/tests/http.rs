@@ -1,0 +1,213 @@
+//! The API as clients see it: a kube client without a socket.
+
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a test may fail")]
+
+use std::path::PathBuf;
+
+use futures::{StreamExt, TryStreamExt};
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Pod};
+use kube::api::{
+    Api, DeleteParams, ListParams, Patch, PatchParams, PostParams, WatchEvent, WatchParams,
+};
+use kube::runtime::{WatchStreamExt, watcher};
+use kube::{Client, ResourceExt};
+use serde_json::json;
+
+struct Fixture {
+    client: Client,
+    path: PathBuf,
+}
+
+impl Drop for Fixture {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.path);
+    }
+}
+
+async fn fixture(name: &str) -> Fixture {
+    let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("http-{name}.redb"));
+    let _ = std::fs::remove_file(&path);
+    let api = localkube::Api::open(&path).await.unwrap();
+    let client = Client::new(localkube::http::router(api).into_service(), "default");
+    Fixture { client, path }
+}
+
+fn map(name: &str, value: &str) -> ConfigMap {
+    serde_json::from_value(json!({
+        "metadata": {"name": name, "labels": {"app": name}}, "data": {"key": value},
+    }))
+    .unwrap()
+}
+
+#[tokio::test]
+async fn objects_come_change_and_go() {
+    let fixture = fixture("life").await;
+    let maps: Api<ConfigMap> = Api::default_namespaced(fixture.client.clone());
+    let made = maps
+        .create(&PostParams::default(), &map("a", "1"))
+        .await
+        .unwrap();
+    assert!(made.uid().is_some());
+    let patch = Patch::Merge(json!({"data": {"key": "2"}}));
+    let patched = maps
+        .patch("a", &PatchParams::default(), &patch)
+        .await
+        .unwrap();
+    assert_ne!(patched.resource_version(), made.resource_version());
+    let stale = maps
+        .replace("a", &PostParams::default(), &made)
+        .await
+        .unwrap_err();
+    let kube::Error::Api(stale) = stale else {
+        panic!("{stale}")
+    };
+    assert_eq!((stale.code, &*stale.reason), (409, "Conflict"));
+    maps.delete("a", &DeleteParams::default()).await.unwrap();
+    assert!(maps.get_opt("a").await.unwrap().is_none());
+}
+
+#[tokio::test]
+async fn lists_have_pages() {
+    let fixture = fixture("pages").await;
+    let maps: Api<ConfigMap> = Api::default_namespaced(fixture.client.clone());
+    for name in ["a", "b", "c", "d", "e"] {
+        maps.create(&PostParams::default(), &map(name, ""))
+            .await
+            .unwrap();
+    }
+    let (mut names, mut params) = (Vec::new(), ListParams::default().limit(2));
+    loop {
+        let page = maps.list(&params).await.unwrap();
+        assert!(page.items.len() <= 2);
+        names.extend(page.items.iter().map(ResourceExt::name_any));
+        match page.metadata.continue_.filter(|token| !token.is_empty()) {
+            Some(token) => params = params.continue_token(&token),
+            None => break,
+        }
+    }
+    assert_eq!(names, ["a", "b", "c", "d", "e"]);
+    let chosen = ListParams::default()
+        .labels("app notin (a,b)")
+        .fields("metadata.name!=c");
+    let chosen = maps.list(&chosen).await.unwrap();
+    assert_eq!(chosen.items.len(), 2);
+}
+
+#[tokio::test]
+async fn a_watcher_sees_what_was_and_what_comes() {
+    let fixture = fixture("watcher").await;
+    let maps: Api<ConfigMap> = Api::default_namespaced(fixture.client.clone());
+    maps.create(&PostParams::default(), &map("a", "1"))
+        .await
+        .unwrap();
+    let config = watcher::Config::default();
+    let mut seen = watcher(maps.clone(), config).applied_objects().boxed();
+    assert_eq!(seen.try_next().await.unwrap().unwrap().name_any(), "a");
+    maps.create(&PostParams::default(), &map("b", "1"))
+        .await
+        .unwrap();
+    assert_eq!(seen.try_next().await.unwrap().unwrap().name_any(), "b");
+}
+
+#[tokio::test]
+async fn a_watch_replays_and_ends_in_time() {
+    let fixture = fixture("replay").await;
+    let maps: Api<ConfigMap> = Api::default_namespaced(fixture.client.clone());
+    let first = maps
+        .create(&PostParams::default(), &map("a", "1"))
+        .await
+        .unwrap();
+    for value in ["2", "3"] {
+        let patch = Patch::Merge(json!({"data": {"key": value}}));
+        maps.patch("a", &PatchParams::default(), &patch)
+            .await
+            .unwrap();
+    }
+    maps.delete("a", &DeleteParams::default()).await.unwrap();
+    let params = WatchParams::default().timeout(1);
+    let events = maps
+        .watch(&params, &first.resource_version().unwrap())
+        .await
+        .unwrap();
+    let events: Vec<_> = events.try_collect().await.unwrap();
+    let kinds: Vec<_> = events
+        .iter()
+        .map(|event| match event {
+            WatchEvent::Modified(_) => "modified",
+            WatchEvent::Deleted(_) => "deleted",
+            _ => "other",
+        })
+        .collect();
+    assert_eq!(kinds, ["modified", "modified", "deleted"]);
+    // One that was never made.
+    let future = maps.watch(&params, "999999").await;
+    assert!(future.is_err());
+}
+
+#[tokio::test]
+async fn pods_are_filled_in() {
+    let fixture = fixture("pods").await;
+    let pods: Api<Pod> = Api::default_namespaced(fixture.client.clone());
+    let pod = serde_json::from_value(json!({
+        "metadata": {"generateName": "a-"},
+        "spec": {"containers": [{"name": "c", "image": "x"}]},
+    }));
+    let pod = pods
+        .create(&PostParams::default(), &pod.unwrap())
+        .await
+        .unwrap();
+    assert!(pod.name_any().starts_with("a-") && pod.name_any().len() == 7);
+    let spec = pod.spec.as_ref().unwrap();
+    assert_eq!(spec.restart_policy.as_deref(), Some("Always"));
+    assert_eq!(pod.status.unwrap().phase.as_deref(), Some("Pending"));
+    let change = Patch::Strategic(json!({
+        "spec": {"containers": [{"name": "c", "image": "y"}]},
+    }));
+    let name = pod.metadata.name.unwrap();
+    let pod = pods
+        .patch(&name, &PatchParams::default(), &change)
+        .await
+        .unwrap();
+    let containers = pod.spec.unwrap().containers;
+    assert_eq!(containers.len(), 1);
+    assert_eq!(containers.first().unwrap().image.as_deref(), Some("y"));
+}
+
+#[tokio::test]
+async fn paths_that_lead_elsewhere_are_refused() {
+    let fixture = fixture("paths").await;
+    for (path, wanted) in [
+        ("/api/v1/namespaces/default/configmaps/..", 400),
+        ("/api/v1/namespaces/default/configmaps/%2e%2e", 400),
+        ("/api/v1/namespaces/default/configmaps/a%00", 400),
+        ("/api/v1/namespaces/default/configmaps/a%2Fb", 400),
+        ("/api/v1/namespaces/default/nothing/a", 404),
+        ("/api/v1/configmaps/a", 404),
+        ("/api/v1/namespaces/default/namespaces/a", 404),
+        ("/nothing", 404),
+        ("/api/v1/namespaces/default/configmaps?limit=x", 400),
+        ("/api/v1/namespaces/default/configmaps?continue=!", 400),
+        (
+            "/api/v1/namespaces/default/configmaps?labelSelector=a%20b",
+            400,
+        ),
+    ] {
+        let request = http::Request::get(path).body(Vec::new()).unwrap();
+        let refused = fixture.client.request_text(request).await.unwrap_err();
+        let kube::Error::Api(status) = &refused else {
+            panic!("{path}: {refused}")
+        };
+        assert_eq!(status.code, wanted, "{path}: {}", status.message);
+    }
+}
+
+#[tokio::test]
+async fn namespaces_are_there() {
+    let fixture = fixture("namespaces").await;
+    let namespaces: Api<Namespace> = Api::all(fixture.client.clone());
+    let found = namespaces.list(&ListParams::default()).await.unwrap();
+    let names: Vec<_> = found.iter().map(ResourceExt::name_any).collect();
+    assert_eq!(names, ["default", "kube-system"]);
+    let active = namespaces.get("default").await.unwrap().status.unwrap();
+    assert_eq!(active.phase.as_deref(), Some("Active"));
+}
