@@ -125,7 +125,9 @@ pub(super) async fn remove_finalizer(context: &Context, meta: &ObjectMeta) -> Re
     match patched {
         Ok(new) => {
             let (uid, old) = (identity(&meta.uid), identity(&meta.resource_version));
-            context.note_written(uid, old, new.metadata.resource_version.as_deref());
+            context
+                .memories
+                .note_written(uid, old, new.metadata.resource_version.as_deref());
         }
         Err(source) if is_gone(&source) => {}
         Err(source) if is_refusal(&source) => return Ok(false),

@@ -14,6 +14,7 @@ use plan::paddlejob::{self, Settings};
 mod apply;
 mod context;
 mod error;
+mod memory;
 mod observe;
 mod publish;
 mod stored;
@@ -81,11 +82,11 @@ pub async fn run(
     .default_backoff()
     .reflect(writer)
     .inspect(move |event| match event {
-        Ok(watcher::Event::Delete(job)) => forgetful.forget(identity(&job.meta().uid)),
+        Ok(watcher::Event::Delete(job)) => forgetful.memories.forget(identity(&job.meta().uid)),
         Ok(watcher::Event::InitDone) => {
             let jobs = stored.state();
             let uids = jobs.iter().filter_map(|job| job.meta().uid.clone());
-            forgetful.remember_only(&uids.collect());
+            forgetful.memories.keep(&uids.collect());
         }
         Ok(_) => {}
         Err(error) => watch::interrupted::<StoredJob>(error),
@@ -132,7 +133,7 @@ async fn reconcile(stored: Arc<StoredJob>, context: Arc<Context>) -> Result<Acti
         identity(&job.metadata.uid),
         identity(&job.metadata.resource_version),
     );
-    if context.is_superseded(uid, version) {
+    if context.memories.is_superseded(uid, version) {
         return Ok(Action::await_change());
     }
     let seen = observe::observe(&context, job, now).await?;
@@ -145,14 +146,17 @@ async fn reconcile(stored: Arc<StoredJob>, context: Arc<Context>) -> Result<Acti
     let is_refused = applied.refusal.is_some();
     if let Some(refusal) = applied.refusal {
         paddlejob::refuse(&mut plan, job, refusal, now);
-        wake = wake.into_iter().chain([context.back_off(uid)]).min();
+        wake = wake
+            .into_iter()
+            .chain([context.memories.back_off(uid)])
+            .min();
     }
     if !applied.is_over {
         let later = publish::publish(&context, job, &plan, now).await?;
         wake = later.into_iter().chain(wake).min();
     }
     if !is_refused {
-        context.reset_back_off(uid);
+        context.memories.reset_back_off(uid);
     }
     Ok(wake.map_or_else(Action::await_change, Action::requeue))
 }
@@ -165,7 +169,7 @@ fn back_off(stored: Arc<StoredJob>, error: &Error, context: Arc<Context>) -> Act
         return Action::requeue(Duration::from_secs(1));
     }
     tracing::warn!(namespace, name, %error, "paddlejob {namespace}/{name}: the pass failed and is repeated");
-    Action::requeue(context.back_off(identity(&meta.uid)))
+    Action::requeue(context.memories.back_off(identity(&meta.uid)))
 }
 
 /// Timers are a little late rather than early, so that one is enough.

@@ -34,15 +34,7 @@ pub(super) async fn publish(
 ) -> Result<Option<Duration>, Error> {
     let uid = identity(&job.metadata.uid);
     let urgency = paddlejob::urgency(job.status.as_ref(), plan);
-    let wait = match urgency {
-        Urgency::Never => {
-            context.leave_queue(uid);
-            None
-        }
-        Urgency::Now => None,
-        Urgency::Soon => context.step_wait(uid).or_else(|| context.turn_wait(uid)),
-        Urgency::Eventually => context.counts_wait(uid).or_else(|| context.turn_wait(uid)),
-    };
+    let wait = context.memories.wait(uid, urgency);
     if wait.is_some() {
         return Ok(wait);
     }
@@ -68,7 +60,10 @@ pub(super) async fn unreadable(
     now: Timestamp,
 ) -> Result<Action, Error> {
     let meta = &bad.metadata;
-    if context.is_superseded(identity(&meta.uid), identity(&meta.resource_version)) {
+    if context
+        .memories
+        .is_superseded(identity(&meta.uid), identity(&meta.resource_version))
+    {
         return Ok(Action::await_change());
     }
     let finalizers = meta.finalizers.as_deref().unwrap_or_default();
@@ -120,7 +115,7 @@ async fn write_status(
         .request::<PartialObjectMeta<PaddleJob>>(request)
         .await
     {
-        Ok(new) => context.note_written(
+        Ok(new) => context.memories.note_written(
             identity(&meta.uid),
             version,
             new.metadata.resource_version.as_deref(),

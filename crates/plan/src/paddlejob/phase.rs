@@ -6,7 +6,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use super::mode::Intranet;
 use super::roster::{Member, Roster};
-use super::status::{condition, observe, set};
+use super::status::{condition, observe, set, trouble};
 use super::world::{Address, PodView, Trouble};
 use super::{Event, Plan, restart, scaling};
 
@@ -106,7 +106,7 @@ fn describe(
             job,
             condition::SCHEDULED,
             false,
-            "Unschedulable",
+            trouble::UNSCHEDULABLE,
             tell(told),
             now,
         ),
@@ -155,7 +155,7 @@ fn describe(
             job,
             condition::RUNNING,
             false,
-            "ContainerWaiting",
+            trouble::WAITING,
             tell(told),
             now,
         ),

@@ -21,7 +21,10 @@ pub(super) mod condition {
 }
 
 /// Reasons of conditions that say what is in a job's way.
-const TROUBLES: [&str; 2] = ["Unschedulable", "ContainerWaiting"];
+pub(super) mod trouble {
+    pub(in crate::paddlejob) const UNSCHEDULABLE: &str = "Unschedulable";
+    pub(in crate::paddlejob) const WAITING: &str = "ContainerWaiting";
+}
 
 /// How soon a status has to be written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,7 +44,8 @@ pub fn urgency(old: Option<&PaddleJobStatus>, plan: &Plan) -> Urgency {
     let new = &plan.status;
     let Some(old) = old else {
         // That a job waits is no news, unless it is known what is in its way.
-        let is_in_trouble = |c: &Condition| TROUBLES.contains(&&*c.reason);
+        let troubles = [trouble::UNSCHEDULABLE, trouble::WAITING];
+        let is_in_trouble = |c: &Condition| troubles.contains(&&*c.reason);
         let waits = new.phase == Some(Phase::Pending)
             && plan.events.is_empty()
             && !new.conditions.iter().any(is_in_trouble);
