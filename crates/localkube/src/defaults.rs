@@ -6,6 +6,7 @@ use serde_json::{Map, Value, json};
 
 use crate::kind::Kind;
 use crate::object::meta;
+use crate::path::text;
 
 /// Fills in what is missing in an object of a built-in kind.
 pub fn fill(kind: &Kind, object: &mut Value) {
@@ -140,11 +141,7 @@ fn stateful_set(object: &mut Value) {
 }
 
 fn definition(object: &mut Value) {
-    let text = |object: &Value, path: &str| {
-        let found = object.pointer(path).and_then(Value::as_str);
-        found.unwrap_or_default().to_owned()
-    };
-    let kind = text(object, "/spec/names/kind");
+    let kind = text(object, "spec.names.kind").to_owned();
     set(
         object,
         "/spec/names",

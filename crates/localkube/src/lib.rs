@@ -10,6 +10,7 @@ pub mod http;
 pub mod kind;
 pub mod object;
 pub mod patch;
+mod path;
 mod scale;
 pub mod schema;
 pub mod selector;

@@ -3,25 +3,14 @@
 use serde_json::{Value, json};
 
 use crate::object::meta;
+use crate::path::{at, steps, text};
 use crate::served::Scale;
 use crate::status::Status;
-
-/// The steps of a JSON path of the simple form that definitions have.
-fn steps(path: &str) -> impl Iterator<Item = &str> {
-    path.split('.').filter(|step| !step.is_empty())
-}
-
-fn at<'v>(object: &'v Value, path: &str) -> Option<&'v Value> {
-    steps(path).try_fold(object, |at, step| at.get(step))
-}
 
 /// The scale of an object.
 pub fn of(paths: &Scale, object: &Value) -> Value {
     let number = |path: &str| at(object, path).and_then(Value::as_i64).unwrap_or(0);
-    let selector = paths
-        .selector
-        .as_ref()
-        .and_then(|path| at(object, path)?.as_str());
+    let selector = paths.selector.as_ref().map(|path| text(object, path));
     let meta = |field: &str| meta(object, field);
     json!({
         "kind": "Scale",
@@ -45,11 +34,7 @@ pub fn of(paths: &Scale, object: &Value) -> Value {
 pub fn change(paths: &Scale, scale: &Value) -> Result<Value, Status> {
     let size = scale.pointer("/spec/replicas").and_then(Value::as_i64);
     let size = size.ok_or_else(|| Status::bad_request("spec.replicas is no number"))?;
-    let steps: Vec<&str> = steps(&paths.spec).collect();
-    let nested = steps
-        .iter()
-        .rev()
-        .fold(json!(size), |inner, step| json!({*step: inner}));
+    let nested = steps(&paths.spec).rfold(json!(size), |inner, step| json!({step: inner}));
     let mut change = json!({"metadata": {}});
     for field in ["uid", "resourceVersion"] {
         let given = meta(scale, field);

@@ -4,6 +4,8 @@ use std::str::FromStr;
 
 use serde_json::Value;
 
+use crate::path::at;
+
 /// Which objects are meant, by their labels.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Labels(Vec<Requirement>);
@@ -51,8 +53,7 @@ impl Fields {
     /// Whether an object is meant. A field that is not there is empty.
     pub fn matches(&self, object: &Value) -> bool {
         self.0.iter().all(|(path, equal, wanted)| {
-            let found = path.split('.').try_fold(object, |at, step| at.get(step));
-            let found = match found {
+            let found = match at(object, path) {
                 Some(Value::String(text)) => text.clone(),
                 Some(Value::Null) | None => String::new(),
                 Some(other) => other.to_string(),

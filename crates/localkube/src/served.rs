@@ -8,6 +8,7 @@ use serde_json::Value;
 
 use crate::kind::{Kind, built_in};
 use crate::object::meta;
+use crate::path::{at, text};
 use crate::schema::Schema;
 
 /// A kind as it is served.
@@ -90,12 +91,9 @@ impl Kinds {
 
 /// The kinds of a definition, one for each version that is served.
 fn of_definition(definition: &Value) -> Vec<Served> {
-    let text = |value: &Value, path: &str| {
-        let found = value.pointer(path).and_then(Value::as_str);
-        found.unwrap_or_default().to_owned()
-    };
+    let text = |value: &Value, path: &str| text(value, path).to_owned();
     let texts = |path: &str| -> Vec<String> {
-        let found = definition.pointer(path).and_then(Value::as_array);
+        let found = at(definition, path).and_then(Value::as_array);
         let found = found.into_iter().flatten().filter_map(Value::as_str);
         found.map(str::to_owned).collect()
     };
@@ -103,13 +101,13 @@ fn of_definition(definition: &Value) -> Vec<Served> {
         return Vec::new();
     }
     let kind = Kind {
-        group: text(definition, "/spec/group"),
-        kind: text(definition, "/spec/names/kind"),
-        plural: text(definition, "/spec/names/plural"),
-        singular: text(definition, "/spec/names/singular"),
-        short_names: texts("/spec/names/shortNames"),
-        categories: texts("/spec/names/categories"),
-        is_namespaced: text(definition, "/spec/scope") == "Namespaced",
+        group: text(definition, "spec.group"),
+        kind: text(definition, "spec.names.kind"),
+        plural: text(definition, "spec.names.plural"),
+        singular: text(definition, "spec.names.singular"),
+        short_names: texts("spec.names.shortNames"),
+        categories: texts("spec.names.categories"),
+        is_namespaced: text(definition, "spec.scope") == "Namespaced",
         has_generation: true,
         ..Kind::default()
     };
@@ -122,22 +120,22 @@ fn of_definition(definition: &Value) -> Vec<Served> {
         .map(|version| {
             let status = version.pointer("/subresources/status");
             let scale = version.pointer("/subresources/scale").map(|scale| Scale {
-                spec: text(scale, "/specReplicasPath"),
-                status: text(scale, "/statusReplicasPath"),
-                selector: Some(text(scale, "/labelSelectorPath")).filter(|path| !path.is_empty()),
+                spec: text(scale, "specReplicasPath"),
+                status: text(scale, "statusReplicasPath"),
+                selector: Some(text(scale, "labelSelectorPath")).filter(|path| !path.is_empty()),
             });
             let columns = version
                 .get("additionalPrinterColumns")
                 .and_then(Value::as_array);
             let columns = columns.into_iter().flatten().map(|column| Column {
-                name: text(column, "/name"),
-                type_: text(column, "/type"),
-                path: text(column, "/jsonPath"),
+                name: text(column, "name"),
+                type_: text(column, "type"),
+                path: text(column, "jsonPath"),
                 priority: column.get("priority").and_then(Value::as_i64).unwrap_or(0),
             });
             Served {
                 kind: Kind {
-                    version: text(version, "/name"),
+                    version: text(version, "name"),
                     has_status: status.is_some(),
                     ..kind.clone()
                 },

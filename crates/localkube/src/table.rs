@@ -2,7 +2,8 @@
 
 use serde_json::{Value, json};
 
-use crate::object::meta;
+use crate::object::metadata_only;
+use crate::path::at;
 use crate::served::{Column, Served};
 
 /// A table of objects.
@@ -24,12 +25,7 @@ pub fn of(served: &Served, objects: &[&Value], revision: &str, next: Option<Stri
         .iter()
         .map(|object| {
             let cells: Vec<Value> = columns.iter().map(|column| cell(column, object)).collect();
-            let partial = json!({
-                "kind": "PartialObjectMetadata",
-                "apiVersion": "meta.k8s.io/v1",
-                "metadata": object.get("metadata"),
-            });
-            json!({"cells": cells, "object": partial})
+            json!({"cells": cells, "object": metadata_only(object)})
         })
         .collect();
     json!({
@@ -62,30 +58,22 @@ fn columns(served: &Served) -> Vec<Column> {
 }
 
 fn cell(column: &Column, object: &Value) -> Value {
-    let steps = column.path.split('.').filter(|step| !step.is_empty());
-    let found = { steps }.try_fold(object, |at, step| at.get(step));
-    match (column.type_.as_str(), found) {
-        ("date", Some(Value::String(_))) => age(object, &column.path, found),
+    match (column.type_.as_str(), at(object, &column.path)) {
+        ("date", Some(Value::String(since))) => age(since).into(),
         (_, Some(value @ (Value::String(_) | Value::Number(_) | Value::Bool(_)))) => value.clone(),
         (_, Some(value @ (Value::Array(_) | Value::Object(_)))) => value.to_string().into(),
-        (_, Some(Value::Null) | None) => match column.type_.as_str() {
-            // As the real one prints what is not there.
-            "date" => "<unknown>".into(),
-            "string" => "".into(),
-            _ => Value::Null,
-        },
+        // As the real one prints what is not there.
+        ("date", _) => "<unknown>".into(),
+        ("string", _) => "".into(),
+        _ => Value::Null,
     }
 }
 
 /// How long ago something was, in the short form that kubectl has.
-fn age(object: &Value, path: &str, found: Option<&Value>) -> Value {
-    let since = match path {
-        ".metadata.creationTimestamp" => meta(object, "creationTimestamp"),
-        _ => found.and_then(Value::as_str).unwrap_or_default(),
-    };
+fn age(since: &str) -> String {
     match since.parse::<jiff::Timestamp>() {
-        Ok(since) => human(jiff::Timestamp::now().duration_since(since).as_secs()).into(),
-        Err(_) => "<invalid>".into(),
+        Ok(since) => human(jiff::Timestamp::now().duration_since(since).as_secs()),
+        Err(_) => "<invalid>".to_owned(),
     }
 }
 

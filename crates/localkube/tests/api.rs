@@ -6,31 +6,26 @@
     reason = "a test may fail"
 )]
 
-use std::path::PathBuf;
+mod support;
+
 use std::sync::Arc;
 
 use localkube::object::{Deletion, Part};
 use localkube::{Api, EventKind, Patch, Selection, Target, Unknown, Writing};
 use serde_json::{Value, json};
+use support::File;
 
 /// An API whose file goes with the test.
 struct Fixture {
     api: Api,
-    path: PathBuf,
-}
-
-impl Drop for Fixture {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.path);
-    }
+    _file: File,
 }
 
 impl Fixture {
     async fn new(name: &str) -> Fixture {
-        let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("api-{name}.redb"));
-        let _ = std::fs::remove_file(&path);
-        let api = Api::open(&path).await.unwrap();
-        Fixture { api, path }
+        let file = File::new(&format!("api-{name}"));
+        let api = Api::open(&file.0).await.unwrap();
+        Fixture { api, _file: file }
     }
 
     async fn with_widgets(name: &str) -> Fixture {

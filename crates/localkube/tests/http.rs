@@ -2,7 +2,7 @@
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test may fail")]
 
-use std::path::PathBuf;
+mod support;
 
 use futures::{StreamExt, TryStreamExt};
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Pod};
@@ -12,24 +12,21 @@ use kube::api::{
 use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Client, ResourceExt};
 use serde_json::json;
+use support::File;
 
 struct Fixture {
     client: Client,
-    path: PathBuf,
-}
-
-impl Drop for Fixture {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.path);
-    }
+    _file: File,
 }
 
 async fn fixture(name: &str) -> Fixture {
-    let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("http-{name}.redb"));
-    let _ = std::fs::remove_file(&path);
-    let api = localkube::Api::open(&path).await.unwrap();
+    let file = File::new(&format!("http-{name}"));
+    let api = localkube::Api::open(&file.0).await.unwrap();
     let client = Client::new(localkube::http::router(api).into_service(), "default");
-    Fixture { client, path }
+    Fixture {
+        client,
+        _file: file,
+    }
 }
 
 fn map(name: &str, value: &str) -> ConfigMap {

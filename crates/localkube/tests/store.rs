@@ -6,38 +6,23 @@
     reason = "a test may fail"
 )]
 
+mod support;
+
 use std::collections::BTreeMap;
-use std::path::PathBuf;
 use std::time::Duration;
 
 use localkube::{Change, Error, EventKind, Key, Scope, Store};
 use serde_json::{Value, json};
+use support::File;
 
-/// A file that goes with the test.
-struct File(PathBuf);
-
-impl File {
-    fn new(name: &str) -> File {
-        let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}.redb"));
-        let _ = std::fs::remove_file(&path);
-        File(path)
-    }
-
-    /// Opens the store, once the one before has let go of the file.
-    async fn open(&self) -> Store {
-        loop {
-            match Store::open(&self.0) {
-                Ok(store) => return store,
-                Err(error) => assert!(error.to_string().contains("open"), "{error}"),
-            }
-            tokio::time::sleep(Duration::from_millis(10)).await;
+/// Opens the store, once the one before has let go of the file.
+async fn open(file: &File) -> Store {
+    loop {
+        match Store::open(&file.0) {
+            Ok(store) => return store,
+            Err(error) => assert!(error.to_string().contains("open"), "{error}"),
         }
-    }
-}
-
-impl Drop for File {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.0);
+        tokio::time::sleep(Duration::from_millis(10)).await;
     }
 }
 
@@ -81,13 +66,13 @@ fn named(name: &str, data: u64) -> Value {
 #[tokio::test]
 async fn what_was_acknowledged_is_there_again() {
     let file = File::new("reopen");
-    let store = file.open().await;
+    let store = open(&file).await;
     put(&store, &key("a", "one"), named("one", 1)).await;
     put(&store, &key("a", "gone"), named("gone", 1)).await;
     delete(&store, &key("a", "gone")).await;
     let last = put(&store, &key("b", "two"), named("two", 2)).await;
     drop(store);
-    let store = file.open().await;
+    let store = open(&file).await;
     assert_eq!(store.revision(), last);
     let (found, revision) = store.list(&everywhere(), None, usize::MAX);
     let names: Vec<_> = found.iter().map(|(key, _)| &*key.name).collect();
@@ -98,7 +83,7 @@ async fn what_was_acknowledged_is_there_again() {
 #[tokio::test]
 async fn lists_have_a_scope_and_pages() {
     let file = File::new("pages");
-    let store = file.open().await;
+    let store = open(&file).await;
     for (namespace, name) in [("a", "1"), ("a", "2"), ("b", "1"), ("c", "1")] {
         put(&store, &key(namespace, name), named(name, 0)).await;
     }
@@ -126,7 +111,7 @@ async fn lists_have_a_scope_and_pages() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn counting_together() {
     let file = File::new("count");
-    let store = file.open().await;
+    let store = open(&file).await;
     let count = |old: Option<&Value>| {
         let old = old.and_then(|old| old.get("data")?.as_u64()).unwrap_or(0);
         Ok::<_, Error>(Change::Put(named("n", old + 1)))
@@ -150,7 +135,7 @@ async fn counting_together() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn no_watch_misses_or_doubles_an_event() {
     let file = File::new("watch");
-    let store = file.open().await;
+    let store = open(&file).await;
     let last = put(&store, &key("a", "first"), named("first", 0)).await;
     let writers = (0..16).map(|writer| {
         let store = store.clone();
@@ -205,7 +190,7 @@ async fn no_watch_misses_or_doubles_an_event() {
 #[tokio::test]
 async fn a_watch_replays_what_is_kept_and_says_when_it_is_not() {
     let file = File::new("gone");
-    let store = file.open().await;
+    let store = open(&file).await;
     let first = put(&store, &key("a", "x"), named("x", 0)).await;
     for round in 0..50 {
         put(&store, &key("a", "x"), named("x", round)).await;
@@ -218,7 +203,7 @@ async fn a_watch_replays_what_is_kept_and_says_when_it_is_not() {
     // What was before a restart is not kept.
     let last = store.revision();
     drop((store, watch));
-    let store = file.open().await;
+    let store = open(&file).await;
     let gone = store.watch(everywhere(), first).unwrap_err();
     assert!(matches!(gone, Error::Gone { asked, oldest } if asked == first && oldest == last));
     assert!(store.watch(everywhere(), last).is_ok());
@@ -234,7 +219,7 @@ async fn a_refusal_changes_nothing() {
         }
     }
     let file = File::new("refused");
-    let store = file.open().await;
+    let store = open(&file).await;
     let before = store.revision();
     let refuse = |_: Option<&Value>| Err::<Change, _>(Refused);
     assert!(store.write(key("a", "x"), refuse).await.is_err());

@@ -2,35 +2,31 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::Duration;
 
 use axum::Router;
-use axum::body::{Body, Bytes};
+use axum::body::Bytes;
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, Method, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use base64::Engine;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
-use futures::stream;
 use serde_json::{Value, json};
 
 use crate::api::{Api, Patch, Selection, Target, Unknown, Writing};
 use crate::discovery;
-use crate::object::{Deletion, Part, meta};
+use crate::object::{Deletion, Part, meta, metadata_only};
 use crate::scale;
 use crate::served::Served;
 use crate::status::Status;
-use crate::store::{EventKind, Key, Watch};
+use crate::store::Key;
 use crate::table;
 
 /// The longest body that is read: what etcd takes at most is 1.5 MiB.
 const MAX_BODY: usize = 3 << 20;
-/// How long a watch lasts that does not say how long it shall.
-const WATCH_FOR: Duration = Duration::from_secs(1800);
-/// How often a watch that wants bookmarks gets one.
-const BOOKMARK_EVERY: Duration = Duration::from_secs(30);
 const FOREGROUND: &str = "foregroundDeletion";
 const ORPHAN: &str = "orphan";
+
+mod watch;
 
 type Query = HashMap<String, String>;
 
@@ -138,14 +134,6 @@ impl Shape {
     }
 }
 
-fn metadata_only(object: &Value) -> Value {
-    json!({
-        "kind": "PartialObjectMetadata",
-        "apiVersion": "meta.k8s.io/v1",
-        "metadata": object.get("metadata"),
-    })
-}
-
 async fn answer(api: &Api, request: Request) -> Result<Response, Status> {
     let (parts, body) = request.into_parts();
     let path = steps(parts.uri.path())?;
@@ -233,7 +221,7 @@ fn target<'p>(api: &Api, path: &[&'p str]) -> Option<(Target, &'p str)> {
 
 async fn collection(api: &Api, target: &Target, asked: &Asked) -> Result<Response, Status> {
     match asked.method {
-        Method::GET if asked.is_set("watch") => watch(api, target, asked),
+        Method::GET if asked.is_set("watch") => watch::watch(api, target, asked),
         Method::GET => list(api, target, asked),
         Method::POST => {
             let made = api.create(target, asked.body()?, asked.writing()).await?;
@@ -444,104 +432,4 @@ async fn scaled(api: &Api, target: &Target, asked: &Asked) -> Result<Response, S
         .patch(target, Part::Main, change, asked.writing())
         .await?;
     Ok(ok(&scale::of(paths, &found)))
-}
-
-fn watch(api: &Api, target: &Target, asked: &Asked) -> Result<Response, Status> {
-    let selection = asked.selection()?;
-    let shape = asked.shape();
-    let served = Arc::clone(&target.served);
-    let since: u64 = asked.number("resourceVersion")?.unwrap_or(0);
-    let mut first = Vec::new();
-    let watch = if since == 0 {
-        // From wherever we are, which is told first.
-        let (found, _, revision) = api.list(target, &selection, None, usize::MAX);
-        let found = found
-            .iter()
-            .map(|object| line(shape, &served, EventKind::Added, object));
-        first.extend(found);
-        api.watch(target, revision)?
-    } else {
-        api.watch(target, since)?
-    };
-    let lasts = asked
-        .number("timeoutSeconds")?
-        .map_or(WATCH_FOR, Duration::from_secs);
-    let follow = Follow {
-        watch,
-        selection,
-        shape,
-        served,
-        bookmarks: asked.is_set("allowWatchBookmarks"),
-        ends: tokio::time::Instant::now() + lasts,
-    };
-    let lines = stream::unfold((first, Some(follow)), |(first, follow)| async move {
-        if !first.is_empty() {
-            return Some((
-                Ok::<_, std::convert::Infallible>(first.concat()),
-                (Vec::new(), follow),
-            ));
-        }
-        let mut follow = follow?;
-        match follow.next().await? {
-            Ok(lines) => Some((Ok(lines), (Vec::new(), Some(follow)))),
-            Err(last) => Some((Ok(last), (Vec::new(), None))),
-        }
-    });
-    let headers = [(header::CONTENT_TYPE, "application/json")];
-    Ok((headers, Body::from_stream(lines)).into_response())
-}
-
-/// A watch as somebody follows it.
-struct Follow {
-    watch: Watch,
-    selection: Selection,
-    shape: Shape,
-    served: Arc<Served>,
-    bookmarks: bool,
-    ends: tokio::time::Instant,
-}
-
-impl Follow {
-    /// The next lines; `Err` has the last ones, `None` is the end of its time.
-    async fn next(&mut self) -> Option<Result<String, String>> {
-        loop {
-            let rest = tokio::time::sleep(BOOKMARK_EVERY);
-            tokio::select! {
-                events = self.watch.next() => match events {
-                    Ok(events) => {
-                        let seen = events.iter().filter_map(|event| self.selection.of_event(event));
-                        let lines: String = seen
-                            .map(|(kind, object)| line(self.shape, &self.served, kind, &object))
-                            .collect();
-                        if !lines.is_empty() {
-                            return Some(Ok(lines));
-                        }
-                    }
-                    Err(error) => {
-                        let status = Status::from(error).to_json();
-                        return Some(Err(format!("{}\n", json!({"type": "ERROR", "object": status}))));
-                    }
-                },
-                () = tokio::time::sleep_until(self.ends) => return None,
-                () = rest, if self.bookmarks => {
-                    let object = json!({
-                        "kind": self.served.kind.kind,
-                        "apiVersion": self.served.kind.api_version(),
-                        "metadata": {"resourceVersion": self.watch.revision().to_string()},
-                    });
-                    return Some(Ok(format!("{}\n", json!({"type": "BOOKMARK", "object": object}))));
-                }
-            }
-        }
-    }
-}
-
-fn line(shape: Shape, served: &Served, kind: EventKind, object: &Value) -> String {
-    let type_ = match kind {
-        EventKind::Added => "ADDED",
-        EventKind::Modified => "MODIFIED",
-        EventKind::Deleted => "DELETED",
-    };
-    let object = shape.of(served, object, meta(object, "resourceVersion"));
-    format!("{}\n", json!({"type": type_, "object": object}))
 }

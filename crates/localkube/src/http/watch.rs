@@ -1,0 +1,122 @@
+//! Watches over HTTP: a line for each event, as long as somebody listens.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::http::header;
+use axum::response::{IntoResponse, Response};
+use futures::stream;
+use serde_json::{Value, json};
+
+use super::{Asked, Shape};
+use crate::api::{Api, Selection, Target};
+use crate::object::meta;
+use crate::served::Served;
+use crate::status::Status;
+use crate::store::{EventKind, Watch};
+
+/// How long a watch lasts that does not say how long it shall.
+const WATCH_FOR: Duration = Duration::from_secs(1800);
+/// How often a watch that wants bookmarks gets one.
+const BOOKMARK_EVERY: Duration = Duration::from_secs(30);
+
+pub(super) fn watch(api: &Api, target: &Target, asked: &Asked) -> Result<Response, Status> {
+    let selection = asked.selection()?;
+    let shape = asked.shape();
+    let served = Arc::clone(&target.served);
+    let since: u64 = asked.number("resourceVersion")?.unwrap_or(0);
+    let mut first = Vec::new();
+    let watch = if since == 0 {
+        // From wherever we are, which is told first.
+        let (found, _, revision) = api.list(target, &selection, None, usize::MAX);
+        let found = found
+            .iter()
+            .map(|object| line(shape, &served, EventKind::Added, object));
+        first.extend(found);
+        api.watch(target, revision)?
+    } else {
+        api.watch(target, since)?
+    };
+    let lasts = asked
+        .number("timeoutSeconds")?
+        .map_or(WATCH_FOR, Duration::from_secs);
+    let follow = Follow {
+        watch,
+        selection,
+        shape,
+        served,
+        bookmarks: asked.is_set("allowWatchBookmarks"),
+        ends: tokio::time::Instant::now() + lasts,
+    };
+    let lines = stream::unfold((first, Some(follow)), |(first, follow)| async move {
+        if !first.is_empty() {
+            return Some((
+                Ok::<_, std::convert::Infallible>(first.concat()),
+                (Vec::new(), follow),
+            ));
+        }
+        let mut follow = follow?;
+        match follow.next().await? {
+            Ok(lines) => Some((Ok(lines), (Vec::new(), Some(follow)))),
+            Err(last) => Some((Ok(last), (Vec::new(), None))),
+        }
+    });
+    let headers = [(header::CONTENT_TYPE, "application/json")];
+    Ok((headers, Body::from_stream(lines)).into_response())
+}
+
+/// A watch as somebody follows it.
+struct Follow {
+    watch: Watch,
+    selection: Selection,
+    shape: Shape,
+    served: Arc<Served>,
+    bookmarks: bool,
+    ends: tokio::time::Instant,
+}
+
+impl Follow {
+    /// The next lines; `Err` has the last ones, `None` is the end of its time.
+    async fn next(&mut self) -> Option<Result<String, String>> {
+        loop {
+            let rest = tokio::time::sleep(BOOKMARK_EVERY);
+            tokio::select! {
+                events = self.watch.next() => match events {
+                    Ok(events) => {
+                        let seen = events.iter().filter_map(|event| self.selection.of_event(event));
+                        let lines: String = seen
+                            .map(|(kind, object)| line(self.shape, &self.served, kind, &object))
+                            .collect();
+                        if !lines.is_empty() {
+                            return Some(Ok(lines));
+                        }
+                    }
+                    Err(error) => {
+                        let status = Status::from(error).to_json();
+                        return Some(Err(format!("{}\n", json!({"type": "ERROR", "object": status}))));
+                    }
+                },
+                () = tokio::time::sleep_until(self.ends) => return None,
+                () = rest, if self.bookmarks => {
+                    let object = json!({
+                        "kind": self.served.kind.kind,
+                        "apiVersion": self.served.kind.api_version(),
+                        "metadata": {"resourceVersion": self.watch.revision().to_string()},
+                    });
+                    return Some(Ok(format!("{}\n", json!({"type": "BOOKMARK", "object": object}))));
+                }
+            }
+        }
+    }
+}
+
+fn line(shape: Shape, served: &Served, kind: EventKind, object: &Value) -> String {
+    let type_ = match kind {
+        EventKind::Added => "ADDED",
+        EventKind::Modified => "MODIFIED",
+        EventKind::Deleted => "DELETED",
+    };
+    let object = shape.of(served, object, meta(object, "resourceVersion"));
+    format!("{}\n", json!({"type": type_, "object": object}))
+}
