@@ -3,7 +3,9 @@
 
 pub mod fixtures;
 pub mod kubelet;
+pub mod plans;
 pub mod watch;
 pub mod world;
 
 pub use fixtures::*;
+pub use plans::*;

@@ -8,9 +8,9 @@ use plan::paddlejob::{self, ConfigMapView, Plan, Refusal, Seen, Settings, Urgenc
 use serde_json::Value;
 
 use super::{Birth, Counts, World, shared};
-use crate::support::fixtures::{INIT_IMAGE, name_of};
 use crate::support::kubelet::Pod;
 use crate::support::watch::Entry;
+use crate::support::{INIT_IMAGE, name_of};
 
 impl World {
     fn settings(&self) -> Settings {
