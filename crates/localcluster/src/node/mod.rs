@@ -1,0 +1,1 @@
+//! The kubelet and the container runtime in one.
