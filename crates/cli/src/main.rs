@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 use std::io::IsTerminal;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
@@ -25,6 +25,9 @@ enum Command {
     Manager(manager::Args),
     /// Wait for the peers of a pod; the init container of jobs
     Wait(wait::Args),
+    /// A process between the node agent of local mode and a container
+    #[command(name = localcluster::shim::COMMAND, hide = true)]
+    Shim { role: OsString, file: PathBuf },
 }
 
 fn main() -> ExitCode {
@@ -37,6 +40,7 @@ fn main() -> ExitCode {
     let result = match cli.command {
         Command::Manager(args) => manager::run(args),
         Command::Wait(args) => wait::run(&args),
+        Command::Shim { role, file } => return localcluster::shim::main(&role, &file),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

@@ -7,3 +7,5 @@
 
 pub mod control;
 pub mod node;
+mod process;
+pub mod shim;
