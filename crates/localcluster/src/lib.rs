@@ -8,4 +8,5 @@
 pub mod control;
 pub mod node;
 mod process;
+pub mod quantity;
 pub mod shim;

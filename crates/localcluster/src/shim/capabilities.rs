@@ -29,6 +29,11 @@ pub fn parse(name: &str) -> Option<Capability> {
     format!("CAP_{name}").parse().ok()
 }
 
+/// All that there are.
+pub fn all() -> Vec<String> {
+    caps::all().iter().map(ToString::to_string).collect()
+}
+
 /// Those of `names` that the machine has, and no other, whatever is run.
 pub(super) fn bound(names: &[String]) -> io::Result<CapsHashSet> {
     let there = caps::read(None, CapSet::Bounding).map_err(io::Error::other)?;

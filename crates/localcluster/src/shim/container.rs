@@ -1,7 +1,7 @@
 //! The shim of a container: starts it, writes its log, and how it ended.
 
 use std::fs::File;
-use std::io;
+use std::io::{self, Write};
 use std::path::Path;
 use std::process::{ExitCode, Stdio};
 use std::thread;
@@ -64,6 +64,8 @@ fn start(run: &Run, file: &Path) -> io::Result<Exited> {
         child.stderr.take().map(|err| log.copy(err, Stream::Err)),
     ];
     write(&beside(STARTED), &started)?;
+    // The agent reads on.
+    writeln!(io::stdout(), "started")?;
     let status = child.wait()?;
     for copy in copies.into_iter().flatten() {
         let _: thread::Result<()> = copy.join();

@@ -22,11 +22,14 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{ExitCode, ExitStatus, Stdio};
 
-pub use capabilities::{DEFAULT as DEFAULT_CAPABILITIES, parse as parse_capability};
+pub use capabilities::{
+    DEFAULT as DEFAULT_CAPABILITIES, all as all_capabilities, parse as parse_capability,
+};
 pub use record::{
     EXIT, Exited, LOG, Mount, MountKind, RUN, Root, Run, STARTED, Started, User, read, write,
 };
-pub use sandbox::{Plug, SANDBOX, Sandbox};
+pub(crate) use sandbox::ip;
+pub use sandbox::{Plug, SANDBOX, SANDBOX_PROCESS, Sandbox};
 
 /// The first argument of a process of this module.
 pub const COMMAND: &str = "shim";

@@ -14,6 +14,9 @@ use crate::process::Process;
 /// The file that says what a sandbox is to be.
 pub const SANDBOX: &str = "sandbox.json";
 
+/// The file that says which process it is.
+pub const SANDBOX_PROCESS: &str = "sandbox-process.json";
+
 /// The sandbox of a pod.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct Sandbox {
@@ -56,7 +59,7 @@ pub(super) fn main(file: &Path) -> io::Result<ExitCode> {
         connect(plug)?;
     }
     write(
-        &file.with_file_name("sandbox-process.json"),
+        &file.with_file_name(SANDBOX_PROCESS),
         &Process::own()?,
     )?;
     say("ready")?;

@@ -1,0 +1,276 @@
+//! What a kubelet serves: logs of containers and commands in them.
+
+use std::io;
+use std::sync::Arc;
+
+use axum::Router;
+use axum::body::Body;
+use axum::extract::ws::{Message, WebSocket, WebSocketUpgrade};
+use axum::extract::{Path, Query, RawQuery, State};
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use axum::routing::{any, get};
+use futures::{SinkExt, StreamExt};
+use serde::Deserialize;
+use serde_json::json;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::sync::mpsc;
+
+use super::Machine;
+use super::exec::{Exec, Session};
+use super::folder::Folder;
+use super::logs::{self, Wanted};
+
+/// What kubectl speaks, best first. With the fifth a client can end its input.
+const PROTOCOLS: [&str; 2] = ["v5.channel.k8s.io", "v4.channel.k8s.io"];
+
+/// The first byte of a message says what it is.
+const STDIN: u8 = 0;
+const STDOUT: u8 = 1;
+const STDERR: u8 = 2;
+const ERROR: u8 = 3;
+const RESIZE: u8 = 4;
+const CLOSE: u8 = 255;
+
+/// Logs and commands of the containers of a machine.
+pub(super) fn router(machine: Arc<Machine>) -> Router {
+    Router::new()
+        .route("/containerLogs/{namespace}/{pod}/{container}", get(log))
+        .route("/exec/{namespace}/{pod}/{container}", any(exec))
+        .route("/attach/{namespace}/{pod}/{container}", any(attach))
+        .with_state(machine)
+}
+
+type Place = Path<(String, String, String)>;
+
+fn folder(machine: &Machine, namespace: &str, pod: &str) -> Result<Folder, Response> {
+    let found = machine.uid_of(namespace, pod);
+    let found = found.map(|uid| Folder::of(&machine.dir, &uid));
+    found.ok_or_else(|| refuse(StatusCode::NOT_FOUND, &format!("pod {pod:?} is not on a node here")))
+}
+
+fn refuse(code: StatusCode, why: &str) -> Response {
+    (code, format!("{why}\n")).into_response()
+}
+
+async fn log(
+    State(machine): State<Arc<Machine>>,
+    Path((namespace, pod, container)): Place,
+    Query(wanted): Query<Wanted>,
+) -> Response {
+    let folder = match folder(&machine, &namespace, &pod) {
+        Ok(folder) => folder,
+        Err(refusal) => return refusal,
+    };
+    let mut attempts = folder.attempts(&container);
+    attempts.retain(|attempt| attempt.join(crate::shim::RUN).exists());
+    let last = attempts.pop();
+    let attempt = match wanted.previous {
+        true => attempts.pop(),
+        false => last,
+    };
+    let Some(attempt) = attempt else {
+        let which = match wanted.previous {
+            true => "previous terminated container",
+            false => "container",
+        };
+        let why = match wanted.previous {
+            true => format!("{which} {container:?} in pod {pod:?} not found"),
+            false => format!("{which} {container:?} in pod {pod:?} is waiting to start"),
+        };
+        return refuse(StatusCode::BAD_REQUEST, &why);
+    };
+    match logs::read(&attempt, wanted) {
+        Ok(lines) => {
+            let body = Body::from_stream(lines);
+            ([("content-type", "text/plain")], body).into_response()
+        }
+        Err(error) => refuse(StatusCode::INTERNAL_SERVER_ERROR, &error.to_string()),
+    }
+}
+
+async fn attach() -> Response {
+    let why = "attach is not known here; use kubectl logs -f, or kubectl exec";
+    refuse(StatusCode::NOT_IMPLEMENTED, why)
+}
+
+async fn exec(
+    State(machine): State<Arc<Machine>>,
+    Path((namespace, pod, container)): Place,
+    RawQuery(query): RawQuery,
+    upgrade: Result<WebSocketUpgrade, axum::extract::ws::rejection::WebSocketUpgradeRejection>,
+) -> Response {
+    let folder = match folder(&machine, &namespace, &pod) {
+        Ok(folder) => folder,
+        Err(refusal) => return refusal,
+    };
+    let exec = wish(query.as_deref().unwrap_or_default());
+    if exec.command.is_empty() {
+        let why = "you must specify at least 1 command for the container";
+        return refuse(StatusCode::BAD_REQUEST, why);
+    }
+    let upgrade = match upgrade {
+        Ok(upgrade) => upgrade.protocols(PROTOCOLS),
+        Err(_) => {
+            let why = "commands are run over WebSocket only; kubectl does so since 1.31";
+            return refuse(StatusCode::BAD_REQUEST, why);
+        }
+    };
+    let session = match Session::start(&folder, &container, &exec).await {
+        Ok(session) => session,
+        Err(error) => {
+            let why = format!("container {container:?} of pod {pod:?}: {error}");
+            return refuse(StatusCode::INTERNAL_SERVER_ERROR, &why);
+        }
+    };
+    upgrade.on_upgrade(|socket| serve(socket, session))
+}
+
+/// A command may be in the query many times, once for each word.
+fn wish(query: &str) -> Exec {
+    let pairs = form_urlencoded::parse(query.as_bytes());
+    let mut exec = Exec::default();
+    for (name, value) in pairs {
+        let is_set = matches!(&*value, "1" | "true");
+        match &*name {
+            "command" => exec.command.push(value.into_owned()),
+            "input" => exec.stdin = is_set,
+            "tty" => exec.terminal = is_set,
+            _ => {}
+        }
+    }
+    exec
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "PascalCase")]
+struct Size {
+    width: u16,
+    height: u16,
+}
+
+/// Carries everything between a client and a process until it ends.
+async fn serve(socket: WebSocket, mut session: Session) {
+    let (mut to_client, mut from_client) = socket.split();
+    let (sender, mut messages) = mpsc::channel::<Vec<u8>>(16);
+    let mut stdin = session.child.stdin.take();
+    let out = session.child.stdout.take().map(|out| copy(out, STDOUT, sender.clone()));
+    let err = session.child.stderr.take().map(|err| copy(err, STDERR, sender.clone()));
+    let terminal = session.terminal.take();
+    let terminal = &terminal;
+    let outputs = async {
+        tokio::join!(
+            async { futures::future::OptionFuture::from(out).await },
+            async { futures::future::OptionFuture::from(err).await },
+            async {
+                let Some(terminal) = terminal else { return };
+                let mut buffer = vec![0; 8 << 10];
+                loop {
+                    let length = terminal.read(&mut buffer).await;
+                    let Some(bytes @ [_, ..]) = buffer.get(..length) else {
+                        return;
+                    };
+                    if sender.send(framed(STDOUT, bytes)).await.is_err() {
+                        return;
+                    }
+                }
+            }
+        );
+    };
+    let inputs = async {
+        while let Some(Ok(message)) = from_client.next().await {
+            let bytes = match message {
+                Message::Binary(bytes) => bytes,
+                Message::Text(text) => text.into(),
+                Message::Close(_) => return,
+                _ => continue,
+            };
+            match (bytes.first(), bytes.get(1..).unwrap_or_default()) {
+                (Some(&STDIN), bytes) => match (terminal, &mut stdin) {
+                    (Some(terminal), _) => drop(terminal.write(bytes).await),
+                    (None, Some(pipe)) => {
+                        if pipe.write_all(bytes).await.is_err() {
+                            stdin = None;
+                        }
+                    }
+                    (None, None) => {}
+                },
+                (Some(&RESIZE), bytes) => {
+                    let size = serde_json::from_slice::<Size>(bytes);
+                    if let (Some(terminal), Ok(size)) = (terminal, size) {
+                        let _: io::Result<()> = terminal.resize(size.width, size.height);
+                    }
+                }
+                (Some(&CLOSE), [STDIN]) => stdin = None,
+                _ => {}
+            }
+        }
+    };
+    let send = async {
+        while let Some(message) = messages.recv().await {
+            if to_client.send(Message::Binary(message.into())).await.is_err() {
+                return;
+            }
+        }
+    };
+    let end = async {
+        let status = session.child.wait().await;
+        status.ok().and_then(|status| status.code()).unwrap_or(255)
+    };
+    let finished = {
+        let work = async {
+            let (code, ()) = tokio::join!(end, outputs);
+            let _ = sender.send(framed(ERROR, verdict(code).to_string().as_bytes())).await;
+            drop(sender);
+        };
+        let work_and_send = async { tokio::join!(work, send) };
+        tokio::select! {
+            _ = work_and_send => true,
+            // The client is gone: so is whom it talked to.
+            () = inputs => false,
+        }
+    };
+    if finished {
+        let _ = to_client.send(Message::Close(None)).await;
+    }
+}
+
+fn framed(channel: u8, bytes: &[u8]) -> Vec<u8> {
+    let mut message = Vec::with_capacity(bytes.len() + 1);
+    message.push(channel);
+    message.extend_from_slice(bytes);
+    message
+}
+
+async fn copy(
+    mut from: impl tokio::io::AsyncRead + Unpin,
+    channel: u8,
+    to: mpsc::Sender<Vec<u8>>,
+) {
+    let mut buffer = vec![0; 8 << 10];
+    loop {
+        match from.read(&mut buffer).await {
+            Ok(0) | Err(_) => return,
+            Ok(length) => {
+                let bytes = buffer.get(..length).unwrap_or_default();
+                if to.send(framed(channel, bytes)).await.is_err() {
+                    return;
+                }
+            }
+        }
+    }
+}
+
+/// How a command ended, as clients want to be told.
+fn verdict(code: i32) -> serde_json::Value {
+    match code {
+        0 => json!({"metadata": {}, "status": "Success"}),
+        code => json!({
+            "metadata": {},
+            "status": "Failure",
+            "reason": "NonZeroExitCode",
+            "message": format!("command terminated with non-zero exit code: exit status {code}"),
+            "details": {"causes": [{"reason": "ExitCode", "message": code.to_string()}]},
+        }),
+    }
+}
