@@ -18,6 +18,11 @@ const VERBS: [&str; 8] = [
     "update",
     "watch",
 ];
+/// What can be done with pods: name, kind of the body, its group, and verbs.
+const PARTS_OF_PODS: [(&str, &str, Option<(&str, &str)>, &[&str]); 2] = [
+    ("binding", "Binding", None, &["create"]),
+    ("eviction", "Eviction", Some(("policy", "v1")), &["create"]),
+];
 /// The Kubernetes whose behaviour this is.
 const VERSION: (&str, &str) = ("1", "37");
 
@@ -104,6 +109,13 @@ fn resources(kinds: &Kinds, group: &str, version: &str) -> Option<Value> {
         }));
         if kind.has_status {
             found.push(part(kind, "status", &kind.kind, None));
+        }
+        if kind.resource() == "pods" {
+            found.extend(PARTS_OF_PODS.map(|(name, shown_as, group, verbs)| {
+                let mut part = part(kind, name, shown_as, group);
+                json_patch::merge(&mut part, &json!({"verbs": verbs}));
+                part
+            }));
         }
         if served.scale.is_some() {
             found.push(part(kind, "scale", "Scale", Some(("autoscaling", "v1"))));

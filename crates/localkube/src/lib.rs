@@ -11,6 +11,7 @@ pub mod kind;
 pub mod object;
 pub mod patch;
 mod path;
+mod pod;
 mod scale;
 pub mod schema;
 pub mod selector;

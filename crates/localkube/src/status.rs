@@ -65,10 +65,12 @@ impl Status {
 
     /// The object is not the one that was meant.
     pub fn conflict(kind: &Kind, name: &str, why: &str) -> Status {
-        let message = format!(
-            "Operation cannot be fulfilled on {} \"{name}\": {why}",
-            kind.resource()
-        );
+        Status::conflict_of(&kind.resource(), kind, name, why)
+    }
+
+    /// A part of the object is not as it was meant.
+    pub(crate) fn conflict_of(what: &str, kind: &Kind, name: &str, why: &str) -> Status {
+        let message = format!("Operation cannot be fulfilled on {what} \"{name}\": {why}");
         Status::new(409, "Conflict", message).about(kind, name)
     }
 

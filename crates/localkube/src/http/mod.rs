@@ -26,6 +26,7 @@ const MAX_BODY: usize = 3 << 20;
 const FOREGROUND: &str = "foregroundDeletion";
 const ORPHAN: &str = "orphan";
 
+mod pod;
 mod watch;
 
 type Query = HashMap<String, String>;
@@ -162,6 +163,9 @@ async fn answer(api: &Api, request: Request) -> Result<Response, Status> {
             object(api, &target, Part::Status, &asked).await
         }
         "scale" if target.served.scale.is_some() => scaled(api, &target, &asked).await,
+        part if target.served.kind.resource() == "pods" => {
+            pod::answer(api, &target, part, &asked).await
+        }
         _ => Err(Status::no_such_path()),
     }
 }
@@ -357,6 +361,10 @@ fn deletion(asked: &Asked) -> Result<Deletion, Status> {
         true => Value::Null,
         false => asked.body()?,
     };
+    deletion_of(&options, asked)
+}
+
+fn deletion_of(options: &Value, asked: &Asked) -> Result<Deletion, Status> {
     let text = |path: &str| {
         options
             .pointer(path)
