@@ -9,6 +9,6 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let file = file.unwrap_or_else(|| std::env::temp_dir().join("localkube.redb"));
     let api = localkube::Api::open(&file).await?;
     let listener = tokio::net::TcpListener::bind("127.0.0.1:8001").await?;
-    axum::serve(listener, localkube::http::router(api)).await?;
+    axum::serve(listener, localkube::http::router(api, axum::Router::new())).await?;
     Ok(())
 }

@@ -18,10 +18,13 @@ const VERBS: [&str; 8] = [
     "update",
     "watch",
 ];
-/// What can be done with pods: name, kind of the body, its group, and verbs.
-const PARTS_OF_PODS: [(&str, &str, Option<(&str, &str)>, &[&str]); 2] = [
-    ("binding", "Binding", None, &["create"]),
-    ("eviction", "Eviction", Some(("policy", "v1")), &["create"]),
+/// What can be done with pods: name, kind of what is sent, and verbs.
+const PARTS_OF_PODS: [(&str, &str, &[&str]); 5] = [
+    ("attach", "PodAttachOptions", &["create", "get"]),
+    ("binding", "Binding", &["create"]),
+    ("eviction", "Eviction", &["create"]),
+    ("exec", "PodExecOptions", &["create", "get"]),
+    ("log", "Pod", &["get"]),
 ];
 /// The Kubernetes whose behaviour this is.
 const VERSION: (&str, &str) = ("1", "37");
@@ -111,7 +114,8 @@ fn resources(kinds: &Kinds, group: &str, version: &str) -> Option<Value> {
             found.push(part(kind, "status", &kind.kind, None));
         }
         if kind.resource() == "pods" {
-            found.extend(PARTS_OF_PODS.map(|(name, shown_as, group, verbs)| {
+            found.extend(PARTS_OF_PODS.map(|(name, shown_as, verbs)| {
+                let group = (name == "eviction").then_some(("policy", "v1"));
                 let mut part = part(kind, name, shown_as, group);
                 json_patch::merge(&mut part, &json!({"verbs": verbs}));
                 part

@@ -22,7 +22,10 @@ struct Fixture {
 async fn fixture(name: &str) -> Fixture {
     let file = File::new(&format!("http-{name}"));
     let api = localkube::Api::open(&file.0).await.unwrap();
-    let client = Client::new(localkube::http::router(api).into_service(), "default");
+    let client = Client::new(
+        localkube::http::router(api, axum::Router::new()).into_service(),
+        "default",
+    );
     Fixture {
         client,
         _file: file,
@@ -215,10 +218,16 @@ async fn a_pod_is_bound_once() {
         )
     );
     assert_eq!(post(&fixture, "b/binding", binding.clone()).await.0, 400);
-    let other = json!({"target": {"name": "n"}});
+    let other = json!({"metadata": {"name": "b"}, "target": {"name": "n"}});
     assert_eq!(post(&fixture, "b/binding", other).await.0, 404);
     assert_eq!(
-        post(&fixture, "a/binding", json!({"target": {}})).await.0,
+        post(
+            &fixture,
+            "a/binding",
+            json!({"metadata": {"name": "a"}, "target": {}})
+        )
+        .await
+        .0,
         400
     );
 }
@@ -227,7 +236,7 @@ async fn a_pod_is_bound_once() {
 async fn an_evicted_pod_goes_in_its_time_and_says_why() {
     let fixture = fixture("eviction").await;
     let pods = make_pod(&fixture, "a").await;
-    let binding = json!({"target": {"name": "n"}});
+    let binding = json!({"metadata": {"name": "a"}, "target": {"name": "n"}});
     assert_eq!(post(&fixture, "a/binding", binding).await.0, 201);
     let other =
         json!({"metadata": {"name": "a"}, "deleteOptions": {"preconditions": {"uid": "x"}}});
@@ -242,7 +251,7 @@ async fn an_evicted_pod_goes_in_its_time_and_says_why() {
         .filter_map(|c| c.reason.as_deref())
         .collect();
     assert_eq!(reasons, ["EvictionByEvictionAPI"]);
-    let at_once = json!({"deleteOptions": {"gracePeriodSeconds": 0}});
+    let at_once = json!({"metadata": {"name": "a"}, "deleteOptions": {"gracePeriodSeconds": 0}});
     assert_eq!(post(&fixture, "a/eviction", at_once).await.0, 201);
     assert_eq!(post(&fixture, "a/eviction", eviction).await.0, 404);
 }

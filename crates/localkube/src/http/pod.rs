@@ -4,7 +4,8 @@ use axum::http::{Method, StatusCode};
 use axum::response::{IntoResponse, Response};
 use serde_json::{Value, json};
 
-use super::{Asked, deletion_of};
+use super::asked::Asked;
+use super::object::deletion_of;
 use crate::api::{Api, Target};
 use crate::status::Status;
 

@@ -76,15 +76,14 @@ impl Api {
     }
 }
 
-/// A request about a pod may name it in its body too.
+/// A request about a pod names it in its body too.
 fn is_named(target: &Target, body: &Value, kind: &str) -> Result<(), Status> {
-    match meta(body, "name") {
-        "" => Ok(()),
-        name if name == target.name => Ok(()),
-        _ => Err(Status::bad_request(format!(
-            "name in URL does not match name in {kind} object"
-        ))),
+    if meta(body, "name") == target.name {
+        return Ok(());
     }
+    Err(Status::bad_request(format!(
+        "name in URL does not match name in {kind} object"
+    )))
 }
 
 /// A pod with its node, or why it can't have it.
