@@ -130,6 +130,12 @@ impl Status {
         Status::new(403, "Forbidden", message).about(kind, name)
     }
 
+    /// The request came by a name that is not ours.
+    pub(crate) fn foreign_host(host: &str) -> Status {
+        let message = format!("forbidden: host {host:?} is not a name of this server");
+        Status::new(403, "Forbidden", message)
+    }
+
     /// Nobody knows who asks.
     pub fn unauthorized() -> Status {
         Status::new(401, "Unauthorized", "Unauthorized")
