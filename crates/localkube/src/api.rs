@@ -52,7 +52,7 @@ impl Target {
         }
     }
 
-    fn not_found(&self) -> Status {
+    pub(crate) fn not_found(&self) -> Status {
         Status::not_found(&self.served.kind, &self.name)
     }
 }
@@ -345,7 +345,7 @@ impl Api {
         .await
     }
 
-    async fn change(
+    pub(crate) async fn change(
         &self,
         target: &Target,
         writing: Writing,

@@ -18,6 +18,14 @@ const VERBS: [&str; 8] = [
     "update",
     "watch",
 ];
+/// What can be done with pods: name, kind of what is sent, and verbs.
+const PARTS_OF_PODS: [(&str, &str, &[&str]); 5] = [
+    ("attach", "PodAttachOptions", &["create", "get"]),
+    ("binding", "Binding", &["create"]),
+    ("eviction", "Eviction", &["create"]),
+    ("exec", "PodExecOptions", &["create", "get"]),
+    ("log", "Pod", &["get"]),
+];
 /// The Kubernetes whose behaviour this is.
 const VERSION: (&str, &str) = ("1", "37");
 
@@ -104,6 +112,14 @@ fn resources(kinds: &Kinds, group: &str, version: &str) -> Option<Value> {
         }));
         if kind.has_status {
             found.push(part(kind, "status", &kind.kind, None));
+        }
+        if kind.resource() == "pods" {
+            found.extend(PARTS_OF_PODS.map(|(name, shown_as, verbs)| {
+                let group = (name == "eviction").then_some(("policy", "v1"));
+                let mut part = part(kind, name, shown_as, group);
+                json_patch::merge(&mut part, &json!({"verbs": verbs}));
+                part
+            }));
         }
         if served.scale.is_some() {
             found.push(part(kind, "scale", "Scale", Some(("autoscaling", "v1"))));

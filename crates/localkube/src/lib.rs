@@ -4,6 +4,7 @@
 //! few built-in kinds it learns from CustomResourceDefinitions.
 
 mod api;
+mod credentials;
 mod defaults;
 mod discovery;
 pub mod http;
@@ -11,13 +12,17 @@ pub mod kind;
 pub mod object;
 pub mod patch;
 mod path;
+mod pod;
 mod scale;
 pub mod schema;
 pub mod selector;
+mod serve;
 pub mod served;
 pub mod status;
 mod store;
 mod table;
 
 pub use api::{Api, Patch, Selection, Target, Unknown, Writing};
+pub use credentials::{Credentials, Unusable};
+pub use serve::serve;
 pub use store::{Change, Error, Event, EventKind, Key, Scope, Store, Watch};

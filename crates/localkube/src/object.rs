@@ -64,7 +64,7 @@ pub(crate) fn metadata_only(object: &Value) -> Value {
     })
 }
 
-fn meta_mut(object: &mut Value) -> &mut Map<String, Value> {
+pub(crate) fn meta_mut(object: &mut Value) -> &mut Map<String, Value> {
     if !object.is_object() {
         *object = json!({});
     }
@@ -219,7 +219,7 @@ fn name_fault(name: &str) -> Option<Fault> {
 }
 
 /// The times in metadata have no fraction of a second.
-fn seconds(time: Timestamp) -> String {
+pub(crate) fn seconds(time: Timestamp) -> String {
     time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }
 

@@ -31,9 +31,8 @@ impl Status {
     }
 
     fn about(self, kind: &Kind, name: &str) -> Status {
-        let details = json!({"name": name, "group": kind.group, "kind": kind.plural});
         Status {
-            details: Some(details),
+            details: Some(details(kind, name, &kind.plural)),
             ..self
         }
     }
@@ -65,10 +64,12 @@ impl Status {
 
     /// The object is not the one that was meant.
     pub fn conflict(kind: &Kind, name: &str, why: &str) -> Status {
-        let message = format!(
-            "Operation cannot be fulfilled on {} \"{name}\": {why}",
-            kind.resource()
-        );
+        Status::conflict_of(&kind.resource(), kind, name, why)
+    }
+
+    /// A part of the object is not as it was meant.
+    pub(crate) fn conflict_of(what: &str, kind: &Kind, name: &str, why: &str) -> Status {
+        let message = format!("Operation cannot be fulfilled on {what} \"{name}\": {why}");
         Status::new(409, "Conflict", message).about(kind, name)
     }
 
@@ -79,18 +80,42 @@ impl Status {
             [one] => one.clone(),
             several => format!("[{}]", several.join(", ")),
         };
+        let message = format!("{} \"{name}\" is invalid: {told}", kind.qualified_kind());
         let causes: Vec<Value> = faults
             .iter()
             .map(|fault| {
                 json!({"reason": fault.reason, "message": fault.message, "field": fault.field})
             })
             .collect();
-        let message = format!("{} \"{name}\" is invalid: {told}", kind.qualified_kind());
-        let details =
-            json!({"name": name, "group": kind.group, "kind": kind.kind, "causes": causes});
+        let mut details = details(kind, name, &kind.kind);
+        json_patch::merge(&mut details, &json!({"causes": causes}));
         Status {
             details: Some(details),
             ..Status::new(422, "Invalid", message)
+        }
+    }
+
+    /// The options of a request can't be as they are.
+    pub(crate) fn invalid_options(options: &str, name: &str, faults: &[Fault]) -> Status {
+        let kind = Kind {
+            kind: options.to_owned(),
+            ..Kind::default()
+        };
+        Status::invalid(&kind, name, faults)
+    }
+
+    /// What would have to answer is not there.
+    pub(crate) fn unavailable(message: &str) -> Status {
+        Status::new(503, "ServiceUnavailable", message)
+    }
+
+    /// What a machine that runs pods says of a request.
+    pub(crate) fn of_kubelet(code: u16, message: String) -> Status {
+        match code {
+            404 => Status::new(404, "NotFound", message),
+            500 => Status::internal(message),
+            503 => Status::new(503, "ServiceUnavailable", message),
+            code => Status::new(code, "Unknown", message),
         }
     }
 
@@ -103,6 +128,12 @@ impl Status {
     pub fn forbidden(kind: &Kind, name: &str, why: &str) -> Status {
         let message = format!("{} \"{name}\" is forbidden: {why}", kind.resource());
         Status::new(403, "Forbidden", message).about(kind, name)
+    }
+
+    /// The request came by a name that is not ours.
+    pub(crate) fn foreign_host(host: &str) -> Status {
+        let message = format!("forbidden: host {host:?} is not a name of this server");
+        Status::new(403, "Forbidden", message)
     }
 
     /// Nobody knows who asks.
@@ -151,6 +182,14 @@ impl Status {
             status.insert("details".to_owned(), details.clone());
         }
         status
+    }
+}
+
+/// Whom a status is about.
+fn details(kind: &Kind, name: &str, called: &str) -> Value {
+    match kind.group.as_str() {
+        "" => json!({"name": name, "kind": called}),
+        group => json!({"name": name, "group": group, "kind": called}),
     }
 }
 

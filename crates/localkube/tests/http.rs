@@ -22,7 +22,10 @@ struct Fixture {
 async fn fixture(name: &str) -> Fixture {
     let file = File::new(&format!("http-{name}"));
     let api = localkube::Api::open(&file.0).await.unwrap();
-    let client = Client::new(localkube::http::router(api).into_service(), "default");
+    let client = Client::new(
+        localkube::http::router(api, axum::Router::new()).into_service(),
+        "default",
+    );
     Fixture {
         client,
         _file: file,
@@ -168,6 +171,89 @@ async fn pods_are_filled_in() {
     let containers = pod.spec.unwrap().containers;
     assert_eq!(containers.len(), 1);
     assert_eq!(containers.first().unwrap().image.as_deref(), Some("y"));
+}
+
+async fn make_pod(fixture: &Fixture, name: &str) -> Api<Pod> {
+    let pods: Api<Pod> = Api::default_namespaced(fixture.client.clone());
+    let pod = serde_json::from_value(json!({
+        "metadata": {"name": name},
+        "spec": {"containers": [{"name": "c", "image": "x"}]},
+    }));
+    pods.create(&PostParams::default(), &pod.unwrap())
+        .await
+        .unwrap();
+    pods
+}
+
+/// Posts to a part of a pod; the code and the message of the answer.
+async fn post(fixture: &Fixture, path: &str, body: serde_json::Value) -> (u16, String) {
+    let path = format!("/api/v1/namespaces/default/pods/{path}");
+    let request = http::Request::post(path).body(body.to_string().into_bytes());
+    match fixture.client.request_text(request.unwrap()).await {
+        Ok(_) => (201, String::new()),
+        Err(kube::Error::Api(status)) => (status.code, status.message.clone()),
+        Err(other) => panic!("{other}"),
+    }
+}
+
+#[tokio::test]
+async fn a_pod_is_bound_once() {
+    let fixture = fixture("binding").await;
+    let pods = make_pod(&fixture, "a").await;
+    let binding = json!({"metadata": {"name": "a"}, "target": {"kind": "Node", "name": "n"}});
+    assert_eq!(post(&fixture, "a/binding", binding.clone()).await.0, 201);
+    let pod = pods.get("a").await.unwrap();
+    assert_eq!(pod.spec.unwrap().node_name.as_deref(), Some("n"));
+    let condition = pod.status.unwrap().conditions.unwrap().remove(0);
+    assert_eq!(
+        (&*condition.type_, &*condition.status),
+        ("PodScheduled", "True")
+    );
+    assert_eq!(
+        post(&fixture, "a/binding", binding.clone()).await,
+        (
+            409,
+            "Operation cannot be fulfilled on pods/binding \"a\": pod a is already assigned to node \"n\""
+                .to_owned()
+        )
+    );
+    assert_eq!(post(&fixture, "b/binding", binding.clone()).await.0, 400);
+    let other = json!({"metadata": {"name": "b"}, "target": {"name": "n"}});
+    assert_eq!(post(&fixture, "b/binding", other).await.0, 404);
+    assert_eq!(
+        post(
+            &fixture,
+            "a/binding",
+            json!({"metadata": {"name": "a"}, "target": {}})
+        )
+        .await
+        .0,
+        400
+    );
+}
+
+#[tokio::test]
+async fn an_evicted_pod_goes_in_its_time_and_says_why() {
+    let fixture = fixture("eviction").await;
+    let pods = make_pod(&fixture, "a").await;
+    let binding = json!({"metadata": {"name": "a"}, "target": {"name": "n"}});
+    assert_eq!(post(&fixture, "a/binding", binding).await.0, 201);
+    let other =
+        json!({"metadata": {"name": "a"}, "deleteOptions": {"preconditions": {"uid": "x"}}});
+    assert_eq!(post(&fixture, "a/eviction", other).await.0, 409);
+    let eviction = json!({"metadata": {"name": "a"}});
+    assert_eq!(post(&fixture, "a/eviction", eviction.clone()).await.0, 201);
+    let pod = pods.get("a").await.unwrap();
+    assert_eq!(pod.metadata.deletion_grace_period_seconds, Some(30));
+    let conditions = pod.status.unwrap().conditions.unwrap();
+    let reasons: Vec<_> = conditions
+        .iter()
+        .filter_map(|c| c.reason.as_deref())
+        .collect();
+    assert_eq!(reasons, ["EvictionByEvictionAPI"]);
+    let at_once = json!({"metadata": {"name": "a"}, "deleteOptions": {"gracePeriodSeconds": 0}});
+    assert_eq!(post(&fixture, "a/eviction", at_once).await.0, 201);
+    assert_eq!(post(&fixture, "a/eviction", eviction).await.0, 404);
 }
 
 #[tokio::test]

@@ -9,7 +9,7 @@ use axum::response::{IntoResponse, Response};
 use futures::stream;
 use serde_json::{Value, json};
 
-use super::{Asked, Shape};
+use super::asked::{Asked, Shape};
 use crate::api::{Api, Selection, Target};
 use crate::object::meta;
 use crate::served::Served;

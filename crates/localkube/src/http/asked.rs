@@ -1,0 +1,120 @@
+//! A request, taken apart.
+
+use std::collections::HashMap;
+
+use axum::body::Bytes;
+use axum::extract::Request;
+use axum::http::{HeaderMap, Method, header};
+use serde_json::Value;
+
+use crate::api::{Selection, Unknown, Writing};
+use crate::object::metadata_only;
+use crate::served::Served;
+use crate::status::Status;
+use crate::table;
+
+/// A request, taken apart.
+pub(super) struct Asked {
+    pub(super) method: Method,
+    pub(super) query: HashMap<String, String>,
+    pub(super) headers: HeaderMap,
+    pub(super) body: Bytes,
+}
+
+impl Asked {
+    /// Reads a request to its end, which is not too far.
+    pub(super) async fn read(request: Request, at_most: usize) -> Result<Asked, Status> {
+        let (parts, body) = request.into_parts();
+        let body = axum::body::to_bytes(body, at_most);
+        Ok(Asked {
+            query: serde_urlencoded::from_str(parts.uri.query().unwrap_or_default())
+                .map_err(|error| Status::bad_request(error.to_string()))?,
+            method: parts.method,
+            headers: parts.headers,
+            body: body
+                .await
+                .map_err(|error| Status::bad_request(error.to_string()))?,
+        })
+    }
+
+    pub(super) fn is_set(&self, name: &str) -> bool {
+        self.query
+            .get(name)
+            .is_some_and(|value| matches!(&**value, "true" | "1"))
+    }
+
+    pub(super) fn number<N: std::str::FromStr>(&self, name: &str) -> Result<Option<N>, Status> {
+        number(name, self.query.get(name).map(String::as_str))
+    }
+
+    pub(super) fn body(&self) -> Result<Value, Status> {
+        serde_json::from_slice(&self.body)
+            .map_err(|error| Status::bad_request(format!("the body is no JSON: {error}")))
+    }
+
+    pub(super) fn writing(&self) -> Writing {
+        Writing {
+            is_dry: self.query.get("dryRun").is_some_and(|dry| dry == "All"),
+            unknown: match self.query.get("fieldValidation").map(String::as_str) {
+                Some("Strict") => Unknown::Refused,
+                _ => Unknown::Dropped,
+            },
+        }
+    }
+
+    pub(super) fn selection(&self) -> Result<Selection, Status> {
+        let text = |name: &str| self.query.get(name).map_or("", String::as_str);
+        let malformed = |error: crate::selector::Malformed| Status::bad_request(error.to_string());
+        Ok(Selection {
+            labels: text("labelSelector").parse().map_err(malformed)?,
+            fields: text("fieldSelector").parse().map_err(malformed)?,
+        })
+    }
+
+    /// What the client would rather have than the objects themselves.
+    pub(super) fn shape(&self) -> Shape {
+        let accept = self
+            .headers
+            .get(header::ACCEPT)
+            .and_then(|value| value.to_str().ok());
+        let accept = accept.unwrap_or_default();
+        // Clients name what they like best first.
+        match accept.split(',').next().unwrap_or_default() {
+            first if first.contains("as=Table") => Shape::Table,
+            first if first.contains("as=PartialObjectMetadata") => Shape::Metadata,
+            _ => Shape::Whole,
+        }
+    }
+}
+
+/// The number that a parameter has, if it has something.
+pub(super) fn number<N: std::str::FromStr>(
+    name: &str,
+    text: Option<&str>,
+) -> Result<Option<N>, Status> {
+    let Some(text) = text.filter(|text| !text.is_empty()) else {
+        return Ok(None);
+    };
+    let number = text.parse();
+    number
+        .map(Some)
+        .map_err(|_| Status::bad_request(format!("{name}: {text:?} is no number")))
+}
+
+/// In which form objects are sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Shape {
+    Whole,
+    Metadata,
+    Table,
+}
+
+impl Shape {
+    pub(super) fn of(self, served: &Served, object: &Value, revision: &str) -> Value {
+        match self {
+            Shape::Whole => object.clone(),
+            Shape::Metadata => metadata_only(object),
+            Shape::Table => table::of(served, &[object], revision, None),
+        }
+    }
+}

@@ -1,0 +1,152 @@
+//! One object: read, replace, patch, scale, delete.
+
+use axum::http::{Method, header};
+use axum::response::Response;
+use serde_json::{Value, json};
+
+use super::asked::Asked;
+use super::ok;
+use crate::api::{Api, Patch, Target};
+use crate::object::{Deletion, Part, meta};
+use crate::scale;
+use crate::served::Served;
+use crate::status::Status;
+
+const FOREGROUND: &str = "foregroundDeletion";
+const ORPHAN: &str = "orphan";
+
+pub(super) async fn answer(
+    api: &Api,
+    target: &Target,
+    part: Part,
+    asked: &Asked,
+) -> Result<Response, Status> {
+    let found = match asked.method {
+        Method::GET => api.get(target)?,
+        Method::PUT => {
+            api.replace(target, part, asked.body()?, asked.writing())
+                .await?
+        }
+        Method::PATCH => {
+            let patch = patch(&target.served, asked)?;
+            api.patch(target, part, patch, asked.writing()).await?
+        }
+        Method::DELETE if part == Part::Main => return delete(api, target, asked).await,
+        _ => return Err(Status::method_not_allowed()),
+    };
+    let shape = asked.shape();
+    Ok(ok(&shape.of(
+        &target.served,
+        &found,
+        meta(&found, "resourceVersion"),
+    )))
+}
+
+fn patch(served: &Served, asked: &Asked) -> Result<Patch, Status> {
+    const JSON: &str = "application/json-patch+json";
+    const MERGE: &str = "application/merge-patch+json";
+    const STRATEGIC: &str = "application/strategic-merge-patch+json";
+    let given = asked
+        .headers
+        .get(header::CONTENT_TYPE)
+        .and_then(|value| value.to_str().ok());
+    let given = given
+        .unwrap_or_default()
+        .split(';')
+        .next()
+        .unwrap_or_default();
+    match given {
+        JSON => Ok(Patch::Json(asked.body()?)),
+        MERGE => Ok(Patch::Merge(asked.body()?)),
+        // Nobody knows by what the lists of other kinds are merged.
+        STRATEGIC if served.schema.is_none() => Ok(Patch::Strategic(asked.body()?)),
+        _ if served.schema.is_none() => Err(Status::unsupported_patch(&[JSON, MERGE, STRATEGIC])),
+        _ => Err(Status::unsupported_patch(&[JSON, MERGE])),
+    }
+}
+
+pub(super) fn deletion(asked: &Asked) -> Result<Deletion, Status> {
+    let options = match asked.body.is_empty() {
+        true => Value::Null,
+        false => asked.body()?,
+    };
+    deletion_of(&options, asked)
+}
+
+pub(super) fn deletion_of(options: &Value, asked: &Asked) -> Result<Deletion, Status> {
+    let text = |path: &str| {
+        options
+            .pointer(path)
+            .and_then(Value::as_str)
+            .map(str::to_owned)
+    };
+    let grace = options
+        .pointer("/gracePeriodSeconds")
+        .and_then(Value::as_i64);
+    let policy =
+        text("/propagationPolicy").or_else(|| asked.query.get("propagationPolicy").cloned());
+    Ok(Deletion {
+        grace: grace.or(asked.number("gracePeriodSeconds")?),
+        uid: text("/preconditions/uid"),
+        version: text("/preconditions/resourceVersion"),
+        finalizer: match policy.as_deref() {
+            Some("Foreground") => Some(FOREGROUND.to_owned()),
+            Some("Orphan") => Some(ORPHAN.to_owned()),
+            _ => None,
+        },
+    })
+}
+
+async fn delete(api: &Api, target: &Target, asked: &Asked) -> Result<Response, Status> {
+    let kind = &target.served.kind;
+    let gone = api
+        .delete(target, deletion(asked)?, asked.writing())
+        .await?;
+    let is_there = api
+        .get(target)
+        .is_ok_and(|now| meta(&now, "uid") == meta(&gone, "uid"));
+    // As the real one: a pod is shown, of others only that they are gone.
+    if is_there || kind.kind == "Pod" {
+        return Ok(ok(&gone));
+    }
+    Ok(ok(&json!({
+        "kind": "Status",
+        "apiVersion": "v1",
+        "metadata": {},
+        "status": "Success",
+        "details": {
+            "name": target.name,
+            "group": kind.group,
+            "kind": kind.plural,
+            "uid": meta(&gone, "uid"),
+        },
+    })))
+}
+
+pub(super) async fn scaled(api: &Api, target: &Target, asked: &Asked) -> Result<Response, Status> {
+    let Some(paths) = &target.served.scale else {
+        return Err(Status::no_such_path());
+    };
+    let found = api.get(target)?;
+    let change = match asked.method {
+        Method::GET => return Ok(ok(&scale::of(paths, &found))),
+        Method::PUT => asked.body()?,
+        Method::PATCH => {
+            let mut scale = scale::of(paths, &found);
+            match patch(&target.served, asked)? {
+                Patch::Json(steps) => crate::patch::json(&mut scale, steps)
+                    .map_err(|error| Status::bad_request(error.to_string()))?,
+                Patch::Merge(change) | Patch::Strategic(change) => {
+                    crate::patch::merge(&mut scale, &change);
+                }
+            }
+            scale
+        }
+        _ => return Err(Status::method_not_allowed()),
+    };
+    let change = Patch::Merge(scale::change(paths, &change)?);
+    let found = api
+        .patch(target, Part::Main, change, asked.writing())
+        .await?;
+    Ok(ok(&scale::of(paths, &found)))
+}
