@@ -8,6 +8,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 mod http;
+mod local;
 mod manager;
 mod wait;
 
@@ -23,6 +24,8 @@ struct Cli {
 enum Command {
     /// Run the controllers
     Manager(manager::Args),
+    /// Run Kubernetes and the controllers on this machine alone
+    Local(local::Args),
     /// Wait for the peers of a pod; the init container of jobs
     Wait(wait::Args),
     /// A process between the node agent of local mode and a container
@@ -39,6 +42,7 @@ fn main() -> ExitCode {
         .init();
     let result = match cli.command {
         Command::Manager(args) => manager::run(args),
+        Command::Local(args) => local::run(&args),
         Command::Wait(args) => wait::run(&args),
         Command::Shim { role, file } => return localcluster::shim::main(&role, &file),
     };

@@ -16,7 +16,8 @@ use tokio::sync::watch;
 use crate::http::{self, Ready};
 
 /// The image of this very program, from which jobs take their init container.
-const OWN_IMAGE: &str = concat!("paddlepaddle/paddle-operator:v", env!("CARGO_PKG_VERSION"));
+pub(crate) const OWN_IMAGE: &str =
+    concat!("paddlepaddle/paddle-operator:v", env!("CARGO_PKG_VERSION"));
 
 /// Who we are in the audit log of the API server.
 const AGENT: &str = concat!("paddle-operator/", env!("CARGO_PKG_VERSION"));
@@ -155,7 +156,7 @@ async fn kube_config(path: Option<&std::path::Path>) -> anyhow::Result<kube::Con
 }
 
 /// Becomes true when the process shall stop.
-fn stop_signal() -> anyhow::Result<watch::Receiver<bool>> {
+pub(crate) fn stop_signal() -> anyhow::Result<watch::Receiver<bool>> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
     let (sender, receiver) = watch::channel(false);
@@ -176,7 +177,7 @@ fn stop_signal() -> anyhow::Result<watch::Receiver<bool>> {
     Ok(receiver)
 }
 
-async fn stopped(stop: &mut watch::Receiver<bool>) {
+pub(crate) async fn stopped(stop: &mut watch::Receiver<bool>) {
     let _ = stop.wait_for(|stop| *stop).await;
 }
 

@@ -5,6 +5,7 @@ use std::os::fd::OwnedFd;
 
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use serde::{Deserialize, Serialize};
+use tokio::io::unix::AsyncFd;
 
 /// A process, told from a later one that got the same number by its time of birth.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, Serialize)]
@@ -55,4 +56,14 @@ fn born(pid: i32) -> io::Result<u64> {
     let field = behind_name.and_then(|rest| rest.split_whitespace().nth(19));
     let born = field.and_then(|field| field.parse().ok());
     born.ok_or_else(|| io::Error::other(format!("/proc/{pid}/stat can't be read")))
+}
+
+/// A handle that can be waited for.
+#[expect(
+    deprecated,
+    reason = "an OwnedFd stays the same and open, which is all that the new form asks for; but \
+              that is unsafe code, of which there is none here"
+)]
+pub(crate) fn asynchronous(handle: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
+    AsyncFd::new(handle)
 }

@@ -104,19 +104,29 @@ impl Parts<'_> {
     fn volume(&self, mount: &VolumeMount) -> Result<Mount, Trouble> {
         let trouble = |message: String| Trouble::new("CreateContainerConfigError", message);
         let volume = self.volumes.get(&mount.name);
-        let volume = volume.ok_or_else(|| trouble(format!("there is no volume {:?}", mount.name)))?;
+        let volume =
+            volume.ok_or_else(|| trouble(format!("there is no volume {:?}", mount.name)))?;
         let expanded = mount.sub_path_expr.as_deref();
         let expanded = expanded.map(|path| expand(path, &[&self.variables]));
         let mut source = volume.path.clone();
-        if let Some(path) = expanded.or(mount.sub_path.clone()).filter(|path| !path.is_empty()) {
-            let failed = |why: String| trouble(format!("subPath of volume {:?}: {why}", mount.name));
+        if let Some(path) = expanded
+            .or(mount.sub_path.clone())
+            .filter(|path| !path.is_empty())
+        {
+            let failed =
+                |why: String| trouble(format!("subPath of volume {:?}: {why}", mount.name));
             source = source.join(inside(&path).map_err(failed)?);
             if !source.exists() {
                 std::fs::create_dir_all(&source).map_err(|error| failed(error.to_string()))?;
             }
             // A link in the volume must not lead out of it.
-            let real = source.canonicalize().map_err(|error| failed(error.to_string()))?;
-            let whole = volume.path.canonicalize().map_err(|error| failed(error.to_string()))?;
+            let real = source
+                .canonicalize()
+                .map_err(|error| failed(error.to_string()))?;
+            let whole = volume
+                .path
+                .canonicalize()
+                .map_err(|error| failed(error.to_string()))?;
             if !real.starts_with(whole) {
                 return Err(failed(format!("{path:?} leads out of it")));
             }
@@ -136,7 +146,9 @@ impl Parts<'_> {
         let own = container.security_context.clone().unwrap_or_default();
         let pod: PodSecurityContext = self.spec.security_context.clone().unwrap_or_default();
         let id = |own: Option<i64>, pod: Option<i64>| {
-            own.or(pod).and_then(|id| u32::try_from(id).ok()).unwrap_or(0)
+            own.or(pod)
+                .and_then(|id| u32::try_from(id).ok())
+                .unwrap_or(0)
         };
         let uid = id(own.run_as_user, pod.run_as_user);
         if uid == 0 && own.run_as_non_root.or(pod.run_as_non_root) == Some(true) {
@@ -145,11 +157,17 @@ impl Parts<'_> {
                 "container has runAsNonRoot and image will run as root",
             ));
         }
-        let groups = pod.supplemental_groups.into_iter().flatten().chain(pod.fs_group);
+        let groups = pod
+            .supplemental_groups
+            .into_iter()
+            .flatten()
+            .chain(pod.fs_group);
         Ok(User {
             uid,
             gid: id(own.run_as_group, pod.run_as_group),
-            groups: groups.filter_map(|group| u32::try_from(group).ok()).collect(),
+            groups: groups
+                .filter_map(|group| u32::try_from(group).ok())
+                .collect(),
         })
     }
 }
@@ -176,15 +194,32 @@ fn capabilities(
     if is_privileged {
         return Ok(all_capabilities());
     }
-    let change = context.and_then(|context| context.capabilities.clone()).unwrap_or_default();
+    let change = context
+        .and_then(|context| context.capabilities.clone())
+        .unwrap_or_default();
     let known = |name: &String| match name.as_str() {
         "ALL" => Ok(name.clone()),
-        _ => parse_capability(name).map(|found| found.to_string()).ok_or_else(|| {
-            Trouble::new("CreateContainerError", format!("unknown capability {name:?}"))
-        }),
+        _ => parse_capability(name)
+            .map(|found| found.to_string())
+            .ok_or_else(|| {
+                Trouble::new(
+                    "CreateContainerError",
+                    format!("unknown capability {name:?}"),
+                )
+            }),
     };
-    let add = change.add.iter().flatten().map(known).collect::<Result<Vec<_>, _>>()?;
-    let drop = change.drop.iter().flatten().map(known).collect::<Result<Vec<_>, _>>()?;
+    let add = change
+        .add
+        .iter()
+        .flatten()
+        .map(known)
+        .collect::<Result<Vec<_>, _>>()?;
+    let drop = change
+        .drop
+        .iter()
+        .flatten()
+        .map(known)
+        .collect::<Result<Vec<_>, _>>()?;
     let default = DEFAULT_CAPABILITIES.map(|name| format!("CAP_{name}"));
     let base = match add.iter().any(|name| name == "ALL") {
         true => all_capabilities(),

@@ -143,8 +143,15 @@ pub fn field_of(pod: &Pod, field: &ObjectFieldSelector) -> Result<String, Troubl
     let status = pod.status.as_ref();
     let spec = pod.spec.as_ref();
     let entry = |map: Option<&BTreeMap<String, String>>, name: &str| {
-        let key = path.strip_prefix(name)?.strip_prefix("['")?.strip_suffix("']")?;
-        Some(map.and_then(|map| map.get(key)).cloned().unwrap_or_default())
+        let key = path
+            .strip_prefix(name)?
+            .strip_prefix("['")?
+            .strip_suffix("']")?;
+        Some(
+            map.and_then(|map| map.get(key))
+                .cloned()
+                .unwrap_or_default(),
+        )
     };
     if let Some(value) = entry(meta.labels.as_ref(), "metadata.labels")
         .or_else(|| entry(meta.annotations.as_ref(), "metadata.annotations"))
@@ -183,7 +190,9 @@ fn resource_of(
 ) -> Result<String, Trouble> {
     let trouble = |message: String| Trouble::new("CreateContainerConfigError", message);
     let mut containers = pod.spec.iter().flat_map(|spec| {
-        spec.containers.iter().chain(spec.init_containers.iter().flatten())
+        spec.containers
+            .iter()
+            .chain(spec.init_containers.iter().flatten())
     });
     let container = match &field.container_name {
         Some(name) => containers.find(|container| container.name == *name),
@@ -211,7 +220,9 @@ pub fn expand(text: &str, variables: &[&Variables]) -> String {
     let mut rest = text;
     while let Some((before, behind)) = rest.split_once('$') {
         out.push_str(before);
-        let name = behind.strip_prefix('(').and_then(|name| name.split_once(')'));
+        let name = behind
+            .strip_prefix('(')
+            .and_then(|name| name.split_once(')'));
         if let Some(after) = behind.strip_prefix('$') {
             out.push('$');
             rest = after;

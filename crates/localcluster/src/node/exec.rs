@@ -14,6 +14,7 @@ use tokio::io::unix::AsyncFd;
 use tokio::process::{Child, Command};
 
 use super::folder::Folder;
+use crate::process::asynchronous;
 use crate::shim::{self, RUN, Run, Started, read, write};
 
 /// What is to be run, and how.
@@ -51,7 +52,9 @@ impl Session {
         let record = attempt.join(format!("exec-{}-{n}.json", std::process::id()));
         let mut environment = run.environment;
         if exec.terminal {
-            environment.entry("TERM".to_owned()).or_insert("xterm".to_owned());
+            environment
+                .entry("TERM".to_owned())
+                .or_insert("xterm".to_owned());
         }
         write(
             &record,
@@ -111,7 +114,10 @@ impl Session {
         tokio::try_join!(read_out, read_err)?;
         let status = self.child.wait().await?;
         said.extend(errors);
-        Ok((status.code().unwrap_or(255), String::from_utf8_lossy(&said).into_owned()))
+        Ok((
+            status.code().unwrap_or(255),
+            String::from_utf8_lossy(&said).into_owned(),
+        ))
     }
 }
 
@@ -127,7 +133,7 @@ pub(super) struct Terminal(AsyncFd<OwnedFd>);
 impl Terminal {
     fn new(fd: OwnedFd) -> io::Result<Terminal> {
         rustix::io::ioctl_fionbio(&fd, true)?;
-        Ok(Terminal(AsyncFd::new(fd)?))
+        Ok(Terminal(asynchronous(fd)?))
     }
 
     /// What was written on it; nothing when nobody has it any more.

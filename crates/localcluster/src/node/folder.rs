@@ -83,7 +83,10 @@ impl Folder {
         }
         // A start that this program did not live to see is none.
         for container in pod.spec.iter().flat_map(|spec| {
-            spec.init_containers.iter().flatten().chain(&spec.containers)
+            spec.init_containers
+                .iter()
+                .flatten()
+                .chain(&spec.containers)
         }) {
             if let Some(attempt) = self.attempts(&container.name).last() {
                 let is_there = |name: &str| attempt.join(name).exists();
@@ -144,12 +147,14 @@ impl Folder {
     pub fn attempts(&self, container: &str) -> Vec<PathBuf> {
         let starts = self.0.join("containers").join(container);
         let numbers = fs::read_dir(&starts).into_iter().flatten();
-        let numbers = numbers.filter_map(|entry| {
-            entry.ok()?.file_name().to_str()?.parse::<u32>().ok()
-        });
+        let numbers =
+            numbers.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<u32>().ok());
         let mut numbers: Vec<u32> = numbers.collect();
         numbers.sort_unstable();
-        numbers.into_iter().map(|n| starts.join(n.to_string())).collect()
+        numbers
+            .into_iter()
+            .map(|n| starts.join(n.to_string()))
+            .collect()
     }
 
     /// The folder of the next start of a container.
@@ -165,7 +170,11 @@ impl Folder {
             return Ok(last.clone());
         }
         let next = last.and_then(number).map_or(0, |n| n + 1);
-        let path = self.0.join("containers").join(container).join(next.to_string());
+        let path = self
+            .0
+            .join("containers")
+            .join(container)
+            .join(next.to_string());
         fs::create_dir_all(&path)?;
         fs::write(path.join(LAST_WORDS), "")?;
         use std::os::unix::fs::PermissionsExt;
@@ -228,7 +237,10 @@ impl Folder {
             State::Ended(end) => Some(end),
             _ => None,
         });
-        let started = attempts.iter().rev().find(|attempt| attempt.join(RUN).exists());
+        let started = attempts
+            .iter()
+            .rev()
+            .find(|attempt| attempt.join(RUN).exists());
         let number = started.and_then(|path| path.file_name()?.to_str()?.parse().ok());
         ContainerSeen {
             restarts: number.unwrap_or(0),
@@ -240,7 +252,9 @@ impl Folder {
 
     /// The roots of containers that ended are of no use to anybody.
     pub fn forget_roots(&self) {
-        let containers = fs::read_dir(self.0.join("containers")).into_iter().flatten();
+        let containers = fs::read_dir(self.0.join("containers"))
+            .into_iter()
+            .flatten();
         let names = containers.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
         for attempt in names.flat_map(|name| self.attempts(&name)) {
             if let Err(error) = remove_all(&attempt.join("own")) {
@@ -251,7 +265,9 @@ impl Folder {
 
     /// Ends all that runs, whatever the pod was.
     pub fn kill(&self) {
-        let containers = fs::read_dir(self.0.join("containers")).into_iter().flatten();
+        let containers = fs::read_dir(self.0.join("containers"))
+            .into_iter()
+            .flatten();
         for name in containers.filter_map(|entry| entry.ok()?.file_name().into_string().ok()) {
             if let Some(started) = self.started(&name) {
                 started.first.signal(Signal::KILL);
@@ -286,7 +302,9 @@ fn state(attempt: &Path, container: &Container) -> State {
                 code: 137,
                 signal: None,
                 reason: "ContainerStatusUnknown".to_owned(),
-                message: Some("The container went with the machine, or its shim was killed.".into()),
+                message: Some(
+                    "The container went with the machine, or its shim was killed.".into(),
+                ),
                 started: started.map(|started| started.at),
                 at: modified(&attempt.join(LOG)).unwrap_or_else(Timestamp::now),
             }),
@@ -312,7 +330,9 @@ fn end(attempt: &Path, container: &Container, started: Option<Started>, exited: 
         },
         signal: exited.signal,
         reason: reason.to_owned(),
-        message: exited.failure.or_else(|| last_words(attempt, container, exited.code)),
+        message: exited
+            .failure
+            .or_else(|| last_words(attempt, container, exited.code)),
         started: started.map(|started| started.at),
         at: exited.at,
     }

@@ -66,7 +66,7 @@ pub enum Error {
     Unreadable(PathBuf, std::io::Error),
     /// It says something else.
     #[error("{0:?}: {1}")]
-    Malformed(PathBuf, serde_saphyr::Error),
+    Malformed(PathBuf, Box<serde_saphyr::Error>),
 }
 
 #[derive(Deserialize)]
@@ -105,7 +105,7 @@ impl Images {
             Err(_) => beside.join(path),
         };
         let read: File = serde_saphyr::from_str(&text)
-            .map_err(|error| Error::Malformed(file.clone(), error))?;
+            .map_err(|error| Error::Malformed(file.clone(), Box::new(error)))?;
         let images = read.images.into_iter().map(|(name, entry)| {
             let files = entry.files.into_iter();
             let image = Image {
@@ -122,6 +122,14 @@ impl Images {
             by_name: images.collect(),
             file,
         })
+    }
+
+    /// No images; they could be in this file.
+    pub fn none(file: &Path) -> Images {
+        Images {
+            file: file.to_owned(),
+            by_name: BTreeMap::new(),
+        }
     }
 
     /// Adds an image that this program itself knows of.
@@ -169,9 +177,9 @@ impl Image {
 
 /// `nginx` is short for `docker.io/library/nginx:latest`.
 fn whole_name(name: &str) -> String {
-    let has_host = name.split_once('/').is_some_and(|(first, _)| {
-        first == "localhost" || first.contains(['.', ':'])
-    });
+    let has_host = name
+        .split_once('/')
+        .is_some_and(|(first, _)| first == "localhost" || first.contains(['.', ':']));
     let path = match (has_host, name.contains('/')) {
         (true, _) => name.to_owned(),
         (false, true) => format!("docker.io/{name}"),
@@ -226,7 +234,9 @@ mod tests {
 
     #[test]
     fn a_mistake_is_named() {
-        let error = images("images: {x: {comand: [a]}}").unwrap_err().to_string();
+        let error = images("images: {x: {comand: [a]}}")
+            .unwrap_err()
+            .to_string();
         assert!(error.contains("comand"), "{error}");
     }
 }

@@ -267,7 +267,9 @@ fn turn(container: &Container, seen: &Seen, policy: Policy, now: Timestamp) -> T
 
 /// When a container that ended is started again.
 pub fn resumes(end: &End, restarts: i32) -> Timestamp {
-    end.at.saturating_add(pause(end, restarts)).unwrap_or(end.at)
+    end.at
+        .saturating_add(pause(end, restarts))
+        .unwrap_or(end.at)
 }
 
 /// How long a container rests that has been started again so often.
@@ -345,7 +347,11 @@ fn deadline(pod: &Pod) -> Option<Timestamp> {
 
 /// Where a pod is in its life. What was final stays so.
 pub fn phase(pod: &Pod, spec: &PodSpec, seen: &Seen) -> Phase {
-    match pod.status.as_ref().and_then(|status| status.phase.as_deref()) {
+    match pod
+        .status
+        .as_ref()
+        .and_then(|status| status.phase.as_deref())
+    {
         Some("Succeeded") => Phase::Succeeded,
         Some("Failed") => Phase::Failed,
         _ => unsettled(spec, seen),

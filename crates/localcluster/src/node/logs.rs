@@ -80,8 +80,10 @@ pub(super) fn read(
     let mut follower = Follower::new(log, attempt.join(EXIT));
     let rest = follower.more(u64::MAX)?;
     lines.extend(rest);
-    let mut shown: Vec<Vec<u8>> =
-        lines.iter().filter_map(|line| wanted.show(line, since)).collect();
+    let mut shown: Vec<Vec<u8>> = lines
+        .iter()
+        .filter_map(|line| wanted.show(line, since))
+        .collect();
     if let Some(tail) = wanted.tail_lines {
         shown.drain(..shown.len().saturating_sub(tail));
     }

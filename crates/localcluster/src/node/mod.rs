@@ -27,9 +27,9 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use futures::TryStreamExt;
 use k8s_openapi::api::core::v1::{Pod, Service};
+use kube::runtime::WatchStreamExt;
 use kube::runtime::events::{Recorder, Reporter};
 use kube::runtime::watcher::{self, Event, watcher};
-use kube::runtime::WatchStreamExt;
 use kube::{Api, Client, ResourceExt};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -93,7 +93,11 @@ impl Machine {
 
     /// Writes the names of Services for all pods that have a sandbox.
     fn write_hosts(&self, services: &[Arc<Service>]) {
-        let pods = self.pods.read().unwrap_or_else(PoisonError::into_inner).clone();
+        let pods = self
+            .pods
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone();
         let all: Vec<&Pod> = pods.values().map(|pod| &**pod).collect();
         let entries = names::entries(services.iter().map(|service| &**service), &all);
         for (uid, pod) in &pods {
@@ -166,7 +170,10 @@ impl Agent {
             listed: None,
         };
         let names = tokio::spawn(keep_names(Arc::clone(&self.machine)));
-        let pods = watcher(Api::<Pod>::all(self.machine.client.clone()), watcher::Config::default());
+        let pods = watcher(
+            Api::<Pod>::all(self.machine.client.clone()),
+            watcher::Config::default(),
+        );
         let mut pods = std::pin::pin!(pods.default_backoff());
         let mut stop = std::pin::pin!(stop);
         let mut is_stopping = false;
@@ -226,8 +233,12 @@ impl Keepers {
             }
             Event::InitDone => {
                 let listed = self.listed.take().unwrap_or_default();
-                let gone: Vec<String> =
-                    self.news.keys().filter(|uid| !listed.contains(uid)).cloned().collect();
+                let gone: Vec<String> = self
+                    .news
+                    .keys()
+                    .filter(|uid| !listed.contains(uid))
+                    .cloned()
+                    .collect();
                 for uid in gone {
                     self.forget(&uid);
                 }
@@ -262,7 +273,9 @@ impl Keepers {
 
     fn forget(&mut self, uid: &str) {
         let pods = &self.machine.pods;
-        pods.write().unwrap_or_else(PoisonError::into_inner).remove(uid);
+        pods.write()
+            .unwrap_or_else(PoisonError::into_inner)
+            .remove(uid);
         if let Some(news) = self.news.remove(uid) {
             news.send_replace(None);
         }

@@ -49,11 +49,16 @@ pub(super) fn entries<'a>(
 ) -> Vec<Entry> {
     let entries = services.filter_map(|service| {
         let spec = service.spec.as_ref()?;
-        let selector = spec.selector.as_ref().filter(|selector| !selector.is_empty())?;
+        let selector = spec
+            .selector
+            .as_ref()
+            .filter(|selector| !selector.is_empty())?;
         let namespace = service.namespace()?;
         let behind = pods.iter().filter(|pod| {
             pod.namespace().as_deref() == Some(&namespace)
-                && selector.iter().all(|(key, value)| pod.labels().get(key) == Some(value))
+                && selector
+                    .iter()
+                    .all(|(key, value)| pod.labels().get(key) == Some(value))
                 && (spec.publish_not_ready_addresses == Some(true) || is_ready(pod))
         });
         let addresses = behind.filter_map(|pod| {
@@ -76,8 +81,13 @@ pub(super) fn entries<'a>(
 }
 
 fn is_ready(pod: &Pod) -> bool {
-    let conditions = pod.status.iter().flat_map(|status| status.conditions.iter().flatten());
-    conditions.into_iter().any(|condition| condition.type_ == "Ready" && condition.status == "True")
+    let conditions = pod
+        .status
+        .iter()
+        .flat_map(|status| status.conditions.iter().flatten());
+    conditions
+        .into_iter()
+        .any(|condition| condition.type_ == "Ready" && condition.status == "True")
 }
 
 /// A `hosts` file as a pod sees it.
@@ -90,9 +100,12 @@ pub(super) fn hosts(pod: &Pod, hostname: &str, own: Ipv4Addr, entries: &[Entry])
     );
     let spec = pod.spec.as_ref();
     let subdomain = spec.and_then(|spec| spec.subdomain.as_deref());
-    let whole = subdomain.map(|subdomain| format!("{hostname}.{subdomain}.{namespace}.svc.{DOMAIN}\t"));
+    let whole =
+        subdomain.map(|subdomain| format!("{hostname}.{subdomain}.{namespace}.svc.{DOMAIN}\t"));
     let _ = writeln!(text, "{own}\t{}{hostname}", whole.unwrap_or_default());
-    let aliases = spec.iter().flat_map(|spec| spec.host_aliases.iter().flatten());
+    let aliases = spec
+        .iter()
+        .flat_map(|spec| spec.host_aliases.iter().flatten());
     for alias in aliases {
         let names = alias.hostnames.iter().flatten();
         let names: Vec<&str> = names.map(String::as_str).collect();
@@ -119,7 +132,11 @@ pub(super) fn hosts(pod: &Pod, hostname: &str, own: Ipv4Addr, entries: &[Entry])
 /// All ways to write a name.
 fn forms(name: &str, namespace: &str, own: &str) -> Vec<String> {
     let whole = format!("{name}.{namespace}.svc.{DOMAIN}");
-    let long = [whole, format!("{name}.{namespace}.svc"), format!("{name}.{namespace}")];
+    let long = [
+        whole,
+        format!("{name}.{namespace}.svc"),
+        format!("{name}.{namespace}"),
+    ];
     let short = (namespace == own).then(|| name.to_owned());
     long.into_iter().chain(short).collect()
 }
@@ -129,7 +146,11 @@ pub(super) fn write(path: &Path, text: &str) -> io::Result<()> {
     if std::fs::read_to_string(path).is_ok_and(|now| now == text) {
         return Ok(());
     }
-    let mut file = OpenOptions::new().create(true).write(true).truncate(false).open(path)?;
+    let mut file = OpenOptions::new()
+        .create(true)
+        .write(true)
+        .truncate(false)
+        .open(path)?;
     file.write_all(text.as_bytes())?;
     file.set_len(u64::try_from(text.len()).unwrap_or(u64::MAX))
 }

@@ -121,7 +121,9 @@ impl Network {
                 return Ok(address);
             }
         }
-        Err(io::Error::other("every address of the pod network is taken"))
+        Err(io::Error::other(
+            "every address of the pod network is taken",
+        ))
     }
 
     /// This pod has this address.
@@ -192,7 +194,10 @@ fn choose(dir: &Path) -> io::Result<Record> {
     let size = 1_u32 << (32 - PREFIX);
     let free = (0..NETWORKS)
         .map(|n| FIRST_NETWORK + ((start + n) % NETWORKS) * size)
-        .find(|first| used.iter().all(|(from, to)| first + (size - 1) < *from || to < first));
+        .find(|first| {
+            used.iter()
+                .all(|(from, to)| first + (size - 1) < *from || to < first)
+        });
     let network = free.ok_or_else(|| io::Error::other("no network is free in 10.64.0.0/10"))?;
     Ok(Record {
         bridge: format!("pod{:06x}", hash & 0xff_ffff),
@@ -204,7 +209,10 @@ fn choose(dir: &Path) -> io::Result<Record> {
 fn range(route: &str) -> Option<(u32, u32)> {
     let (address, prefix) = route.split_once('/').unwrap_or((route, "32"));
     let address = u32::from(address.parse::<Ipv4Addr>().ok()?);
-    let prefix: u32 = prefix.parse().ok().filter(|prefix| (1..=32).contains(prefix))?;
+    let prefix: u32 = prefix
+        .parse()
+        .ok()
+        .filter(|prefix| (1..=32).contains(prefix))?;
     let size = u32::try_from((1_u64 << (32 - prefix)) - 1).ok()?;
     Some((address & !size, address | size))
 }

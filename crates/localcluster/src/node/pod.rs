@@ -24,7 +24,7 @@ use super::lifecycle::{self, ContainerSeen, Seen, State, Step, Trouble};
 use super::volumes::{Source, Volumes};
 use super::watching::Watching;
 use super::{Machine, report};
-use crate::process::Process;
+use crate::process::{Process, asynchronous};
 
 /// How soon something that failed is tried again, at first and at last.
 const RETRY: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(20));
@@ -85,7 +85,8 @@ impl Keeper {
             tracing::warn!(pod = %self.pod.name_any(), %error, "the pod's folder");
         }
         loop {
-            match self.news.borrow_and_update().clone() {
+            let news = self.news.borrow_and_update().clone();
+            match news {
                 Some(pod) => self.learn(pod),
                 // Somebody took it away without waiting for us.
                 None => return self.destroy().await,
@@ -129,7 +130,9 @@ impl Keeper {
     fn learn(&mut self, pod: Arc<Pod>) {
         let version = |pod: &Pod| {
             let version = pod.metadata.resource_version.as_deref();
-            version.and_then(|version| version.parse::<u64>().ok()).unwrap_or(0)
+            version
+                .and_then(|version| version.parse::<u64>().ok())
+                .unwrap_or(0)
         };
         if version(&pod) > version(&self.pod) {
             self.pod = pod;
@@ -142,14 +145,22 @@ impl Keeper {
 
     fn containers(&self) -> impl Iterator<Item = &Container> {
         let spec = self.pod.spec.iter();
-        spec.flat_map(|spec| spec.init_containers.iter().flatten().chain(&spec.containers))
+        spec.flat_map(|spec| {
+            spec.init_containers
+                .iter()
+                .flatten()
+                .chain(&spec.containers)
+        })
     }
 
     fn look(&self) -> Seen {
         let doom = self.folder.doom();
         let containers = self.containers().map(|container| {
             let mut seen = self.folder.look(container);
-            seen.trouble = self.failed.get(&container.name).map(|failure| failure.trouble.clone());
+            seen.trouble = self
+                .failed
+                .get(&container.name)
+                .map(|failure| failure.trouble.clone());
             if let Some(watching) = self.watching.get(&container.name) {
                 seen.is_ready = watching.verdict.is_ready.load(Ordering::Relaxed);
                 seen.has_started = watching.verdict.has_started.load(Ordering::Relaxed);
@@ -189,7 +200,8 @@ impl Keeper {
             }) => Some(*restarts),
             _ => None,
         };
-        self.watching.retain(|name, watching| runs(name) == Some(watching.attempt));
+        self.watching
+            .retain(|name, watching| runs(name) == Some(watching.attempt));
         let new: Vec<Container> = self
             .containers()
             .filter(|container| !self.watching.contains_key(&container.name))
@@ -229,7 +241,11 @@ impl Keeper {
             meta.namespace.as_deref().unwrap_or_default(),
         );
         let told = pods
-            .patch_status(&self.pod.name_any(), &PatchParams::default(), &Patch::Merge(patch))
+            .patch_status(
+                &self.pod.name_any(),
+                &PatchParams::default(),
+                &Patch::Merge(patch),
+            )
             .await?;
         self.pod = Arc::new(told);
         Ok(())
@@ -240,8 +256,9 @@ impl Keeper {
         let again = self.failed.values().filter(|failure| !failure.is_due);
         let until = again.map(|failure| failure.again_at).chain(until).min();
         let ends = self.folder.running(self.containers()).into_iter();
-        let ends: Vec<BoxFuture<'_, ()>> =
-            ends.map(|(_, started)| exit_of(started.shim).boxed()).collect();
+        let ends: Vec<BoxFuture<'_, ()>> = ends
+            .map(|(_, started)| exit_of(started.shim).boxed())
+            .collect();
         let ends = match ends.is_empty() {
             true => std::future::pending().boxed(),
             false => select_all(ends).map(drop).boxed(),
@@ -279,7 +296,9 @@ impl Keeper {
                 "ErrImagePull" | "CreateContainerConfigError" | "CreateContainerError" => "Failed",
                 reason => reason,
             };
-            self.machine.event(&self.pod, Level::Warning, reason, &trouble.message).await;
+            self.machine
+                .event(&self.pod, Level::Warning, reason, &trouble.message)
+                .await;
         }
         let pause = before.map_or(RETRY.0, |before| (before.pause * 2).min(RETRY.1));
         let failure = Failure {
@@ -315,14 +334,20 @@ impl Keeper {
     }
 
     async fn start(&mut self, name: &str) -> Result<(), Trouble> {
-        let Some(container) = self.containers().find(|container| container.name == name).cloned()
+        let Some(container) = self
+            .containers()
+            .find(|container| container.name == name)
+            .cloned()
         else {
             return Ok(());
         };
         let (Some(sandbox), Some(spec)) = (self.folder.sandbox(), self.pod.spec.clone()) else {
             return Ok(());
         };
-        let has_command = container.command.as_ref().is_some_and(|command| !command.is_empty());
+        let has_command = container
+            .command
+            .as_ref()
+            .is_some_and(|command| !command.is_empty());
         let image_name = container.image.as_deref().unwrap_or_default();
         let image = self.machine.images.find(image_name, has_command);
         let image = image.map_err(|why| Trouble::new("ErrImagePull", why.to_string()))?;
@@ -350,7 +375,9 @@ impl Keeper {
         let started = self.folder.start(&own_dir, &run).await;
         started.map_err(failed)?;
         let message = format!("Started container {name}");
-        self.machine.event(&self.pod, Level::Normal, "Started", &message).await;
+        self.machine
+            .event(&self.pod, Level::Normal, "Started", &message)
+            .await;
         Ok(())
     }
 
@@ -370,7 +397,9 @@ impl Keeper {
         for (name, started) in &running {
             if is_first {
                 let message = format!("Stopping container {name}");
-                self.machine.event(&self.pod, Level::Normal, "Killing", &message).await;
+                self.machine
+                    .event(&self.pod, Level::Normal, "Killing", &message)
+                    .await;
             }
             match is_time {
                 true => started.first.signal(Signal::KILL),
@@ -427,7 +456,10 @@ impl Keeper {
 fn explain(status: &mut PodStatus, trouble: &Trouble) {
     let init = status.init_container_statuses.iter_mut().flatten();
     for container in init.chain(status.container_statuses.iter_mut().flatten()) {
-        let waiting = container.state.as_mut().and_then(|state| state.waiting.as_mut());
+        let waiting = container
+            .state
+            .as_mut()
+            .and_then(|state| state.waiting.as_mut());
         if let Some(waiting) = waiting {
             waiting.message = Some(trouble.message.clone());
         }
@@ -436,7 +468,7 @@ fn explain(status: &mut PodStatus, trouble: &Trouble) {
 
 /// Until a process ends.
 async fn exit_of(process: Process) {
-    let handle = process.open().map(tokio::io::unix::AsyncFd::new);
+    let handle = process.open().map(asynchronous);
     if let Some(Ok(handle)) = handle {
         let _ = handle.readable().await;
     }
@@ -449,4 +481,3 @@ async fn sleep_until(time: Option<Timestamp>) {
     let rest = time.duration_since(Timestamp::now());
     tokio::time::sleep(Duration::try_from(rest).unwrap_or_default()).await;
 }
-

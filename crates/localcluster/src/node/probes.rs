@@ -55,10 +55,10 @@ pub async fn watch(
             changed.notify_one();
         }
     };
-    if let Some(probe) = &container.startup_probe {
-        if !prober.until_it_fails("Startup", probe, true).await {
-            return;
-        }
+    if let Some(probe) = &container.startup_probe
+        && !prober.until_it_fails("Startup", probe, true).await
+    {
+        return;
     }
     set(&verdict.has_started, true);
     let ready = async {
@@ -152,10 +152,16 @@ impl<H: Handle> Prober<H> {
 
     async fn ask(&self, probe: &Probe) -> Outcome {
         if let Some(exec) = &probe.exec {
-            return self.handle.run(exec.command.clone().unwrap_or_default()).await;
+            return self
+                .handle
+                .run(exec.command.clone().unwrap_or_default())
+                .await;
         }
         if let Some(http) = &probe.http_get {
-            let host = http.host.clone().unwrap_or_else(|| self.address.to_string());
+            let host = http
+                .host
+                .clone()
+                .unwrap_or_else(|| self.address.to_string());
             let port = self.port(&http.port)?;
             let path = http.path.as_deref().unwrap_or("/");
             let headers = http.http_headers.iter().flatten();
@@ -176,7 +182,9 @@ impl<H: Handle> Prober<H> {
             IntOrString::String(name) => {
                 let mut ports = self.ports.iter();
                 let found = ports.find(|port| port.name.as_ref() == Some(name));
-                found.map(|port| port.container_port).or_else(|| name.parse().ok())
+                found
+                    .map(|port| port.container_port)
+                    .or_else(|| name.parse().ok())
             }
         };
         let number = number.and_then(|number| u16::try_from(number).ok());
@@ -201,7 +209,10 @@ async fn get(host: &str, port: u16, path: &str, headers: &str) -> Outcome {
         }
     }
     let answer = String::from_utf8_lossy(&answer).into_owned();
-    let code = answer.split_whitespace().nth(1).and_then(|code| code.parse::<u16>().ok());
+    let code = answer
+        .split_whitespace()
+        .nth(1)
+        .and_then(|code| code.parse::<u16>().ok());
     match code {
         Some(200..400) => Ok(()),
         Some(code) => Err(format!("HTTP probe failed with statuscode: {code}")),
@@ -214,5 +225,9 @@ fn period(probe: &Probe) -> Duration {
 }
 
 fn seconds(given: Option<i32>, default: u64) -> Duration {
-    Duration::from_secs(given.and_then(|given| u64::try_from(given).ok()).unwrap_or(default))
+    Duration::from_secs(
+        given
+            .and_then(|given| u64::try_from(given).ok())
+            .unwrap_or(default),
+    )
 }

@@ -40,7 +40,8 @@ pub(super) async fn nodes(machine: &Machine, names: &[String]) -> kube::Result<(
             made => drop(made?),
         }
         let patch = Patch::Merge(json!({"status": status(machine, name)}));
-        api.patch_status(name, &PatchParams::default(), &patch).await?;
+        api.patch_status(name, &PatchParams::default(), &patch)
+            .await?;
     }
     for node in api.list(&ListParams::default().labels(LABEL)).await? {
         let name = node.metadata.name.unwrap_or_default();
@@ -85,7 +86,10 @@ fn status(machine: &Machine, name: &str) -> NodeStatus {
     };
     let capacity: BTreeMap<String, Quantity> = [
         ("cpu", cores.to_string()),
-        ("memory", format!("{}Ki", memory.unwrap_or_else(|| "0".to_owned()))),
+        (
+            "memory",
+            format!("{}Ki", memory.unwrap_or_else(|| "0".to_owned())),
+        ),
         ("pods", PODS.to_string()),
         (GPU, gpus.to_string()),
     ]
@@ -106,9 +110,12 @@ fn status(machine: &Machine, name: &str) -> NodeStatus {
     NodeStatus {
         allocatable: Some(capacity.clone()),
         capacity: Some(capacity),
-        conditions: Some(vec![
-            condition("Ready", "True", "KubeletReady", "the node agent is at work"),
-        ]),
+        conditions: Some(vec![condition(
+            "Ready",
+            "True",
+            "KubeletReady",
+            "the node agent is at work",
+        )]),
         addresses: Some(vec![
             address("InternalIP", &machine.address()),
             address("Hostname", name),
@@ -134,17 +141,23 @@ pub(super) fn gpus() -> u32 {
     let names = devices.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
     let gpus = names.filter(|name| {
         let number = name.strip_prefix("nvidia");
-        number.is_some_and(|number| !number.is_empty() && number.bytes().all(|b| b.is_ascii_digit()))
+        number
+            .is_some_and(|number| !number.is_empty() && number.bytes().all(|b| b.is_ascii_digit()))
     });
     u32::try_from(gpus.count()).unwrap_or(0)
 }
 
 fn read(path: &str) -> String {
-    std::fs::read_to_string(path).unwrap_or_default().trim().to_owned()
+    std::fs::read_to_string(path)
+        .unwrap_or_default()
+        .trim()
+        .to_owned()
 }
 
 fn os_image() -> String {
     let release = read("/etc/os-release");
-    let name = release.lines().find_map(|line| line.strip_prefix("PRETTY_NAME="));
+    let name = release
+        .lines()
+        .find_map(|line| line.strip_prefix("PRETTY_NAME="));
     name.unwrap_or("Linux").trim_matches('"').to_owned()
 }

@@ -30,8 +30,12 @@ pub fn status(pod: &Pod, seen: &Seen, host: &str, now: Timestamp) -> PodStatus {
     let trouble = seen.doom.as_ref();
     PodStatus {
         phase: Some(phase.as_str().to_owned()),
-        reason: trouble.map(|trouble| trouble.reason.clone()).or(old.reason.clone()),
-        message: trouble.map(|trouble| trouble.message.clone()).or(old.message.clone()),
+        reason: trouble
+            .map(|trouble| trouble.reason.clone())
+            .or(old.reason.clone()),
+        message: trouble
+            .map(|trouble| trouble.message.clone())
+            .or(old.message.clone()),
         start_time: old.start_time.clone().or(Some(Time(now))),
         host_ip: Some(host.to_owned()),
         host_ips: Some(vec![HostIP {
@@ -39,10 +43,16 @@ pub fn status(pod: &Pod, seen: &Seen, host: &str, now: Timestamp) -> PodStatus {
         }]),
         pod_ips: address.clone().map(|ip| vec![PodIP { ip }]),
         pod_ip: address,
-        init_container_statuses: (!init.is_empty())
-            .then(|| init.iter().map(|container| about.container(container, true)).collect()),
+        init_container_statuses: (!init.is_empty()).then(|| {
+            init.iter()
+                .map(|container| about.container(container, true))
+                .collect()
+        }),
         container_statuses: Some(
-            spec.containers.iter().map(|container| about.container(container, false)).collect(),
+            spec.containers
+                .iter()
+                .map(|container| about.container(container, false))
+                .collect(),
         ),
         conditions: Some(conditions(spec, seen, phase, &old, now)),
         ..old
@@ -96,7 +106,10 @@ impl About<'_> {
                 State::Ended(end) => Some(end.clone()),
                 _ => seen.last.clone(),
             };
-            return (waiting(&trouble.reason, Some(trouble.message.clone())), last);
+            return (
+                waiting(&trouble.reason, Some(trouble.message.clone())),
+                last,
+            );
         }
         match &seen.state {
             State::Absent => {
@@ -216,9 +229,9 @@ fn conditions(
             let names: Vec<&str> = init
                 .filter(|container| {
                     let seen = seen.containers.get(&container.name);
-                    !seen.is_some_and(|seen| {
-                        matches!(&seen.state, State::Ended(end) if end.code == 0)
-                    })
+                    !seen.is_some_and(
+                        |seen| matches!(&seen.state, State::Ended(end) if end.code == 0),
+                    )
                 })
                 .map(|container| container.name.as_str())
                 .collect();

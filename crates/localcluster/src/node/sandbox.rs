@@ -55,7 +55,10 @@ impl Machine {
         fs::write(path("resolv.conf"), resolvers)?;
         let mut command = tokio::process::Command::from(shim::command("sandbox", &path(SANDBOX)));
         let errors = fs::File::create(path("sandbox.log"))?;
-        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(errors);
+        command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(errors);
         let mut child = command.spawn()?;
         let failed = || {
             let said = fs::read_to_string(path("sandbox.log")).unwrap_or_default();
@@ -79,7 +82,10 @@ impl Machine {
             return;
         };
         sandbox.signal(Signal::KILL);
-        if let Some(address) = folder.address().filter(|address| *address != self.gateway()) {
+        if let Some(address) = folder
+            .address()
+            .filter(|address| *address != self.gateway())
+        {
             self.network.disconnect(address);
             self.network.release(address);
         }

@@ -10,14 +10,17 @@ use axum::extract::{Path, Query, RawQuery, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{any, get};
+use futures::future::{Either, OptionFuture};
+use futures::stream::SplitStream;
 use futures::{SinkExt, StreamExt};
 use serde::Deserialize;
 use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::process::ChildStdin;
 use tokio::sync::mpsc;
 
 use super::Machine;
-use super::exec::{Exec, Session};
+use super::exec::{Exec, Session, Terminal};
 use super::folder::Folder;
 use super::logs::{self, Wanted};
 
@@ -32,6 +35,9 @@ const ERROR: u8 = 3;
 const RESIZE: u8 = 4;
 const CLOSE: u8 = 255;
 
+/// The most that is sent at a time.
+const CHUNK: usize = 8 << 10;
+
 /// Logs and commands of the containers of a machine.
 pub(super) fn router(machine: Arc<Machine>) -> Router {
     Router::new()
@@ -43,10 +49,19 @@ pub(super) fn router(machine: Arc<Machine>) -> Router {
 
 type Place = Path<(String, String, String)>;
 
+#[expect(
+    clippy::result_large_err,
+    reason = "it is the answer, and sent at once"
+)]
 fn folder(machine: &Machine, namespace: &str, pod: &str) -> Result<Folder, Response> {
     let found = machine.uid_of(namespace, pod);
     let found = found.map(|uid| Folder::of(&machine.dir, &uid));
-    found.ok_or_else(|| refuse(StatusCode::NOT_FOUND, &format!("pod {pod:?} is not on a node here")))
+    found.ok_or_else(|| {
+        refuse(
+            StatusCode::NOT_FOUND,
+            &format!("pod {pod:?} is not on a node here"),
+        )
+    })
 }
 
 fn refuse(code: StatusCode, why: &str) -> Response {
@@ -151,87 +166,98 @@ struct Size {
 
 /// Carries everything between a client and a process until it ends.
 async fn serve(socket: WebSocket, mut session: Session) {
-    let (mut to_client, mut from_client) = socket.split();
+    let (mut to_client, from_client) = socket.split();
     let (sender, mut messages) = mpsc::channel::<Vec<u8>>(16);
-    let mut stdin = session.child.stdin.take();
-    let out = session.child.stdout.take().map(|out| copy(out, STDOUT, sender.clone()));
-    let err = session.child.stderr.take().map(|err| copy(err, STDERR, sender.clone()));
+    let stdin = session.child.stdin.take();
+    let out = session
+        .child
+        .stdout
+        .take()
+        .map(|out| copy(out, STDOUT, sender.clone()));
+    let err = session
+        .child
+        .stderr
+        .take()
+        .map(|err| copy(err, STDERR, sender.clone()));
     let terminal = session.terminal.take();
-    let terminal = &terminal;
-    let outputs = async {
-        tokio::join!(
-            async { futures::future::OptionFuture::from(out).await },
-            async { futures::future::OptionFuture::from(err).await },
-            async {
-                let Some(terminal) = terminal else { return };
-                let mut buffer = vec![0; 8 << 10];
-                loop {
-                    let length = terminal.read(&mut buffer).await;
-                    let Some(bytes @ [_, ..]) = buffer.get(..length) else {
-                        return;
-                    };
-                    if sender.send(framed(STDOUT, bytes)).await.is_err() {
-                        return;
-                    }
-                }
-            }
-        );
+    let screen = terminal
+        .as_ref()
+        .map(|terminal| show(terminal, sender.clone()));
+    let process = async {
+        let [out, err] = [out.map(Either::Left), err.map(Either::Right)].map(OptionFuture::from);
+        let end = session.child.wait();
+        let (end, ..) = tokio::join!(end, out, err, OptionFuture::from(screen));
+        let code = end.ok().and_then(|status| status.code()).unwrap_or(255);
+        // All that it said was sent before, and nothing is sent behind it.
+        let verdict = framed(ERROR, verdict(code).to_string().as_bytes());
+        let _ = sender.send(verdict).await;
+        drop(sender);
     };
-    let inputs = async {
-        while let Some(Ok(message)) = from_client.next().await {
-            let bytes = match message {
-                Message::Binary(bytes) => bytes,
-                Message::Text(text) => text.into(),
-                Message::Close(_) => return,
-                _ => continue,
-            };
-            match (bytes.first(), bytes.get(1..).unwrap_or_default()) {
-                (Some(&STDIN), bytes) => match (terminal, &mut stdin) {
-                    (Some(terminal), _) => drop(terminal.write(bytes).await),
-                    (None, Some(pipe)) => {
-                        if pipe.write_all(bytes).await.is_err() {
-                            stdin = None;
-                        }
-                    }
-                    (None, None) => {}
-                },
-                (Some(&RESIZE), bytes) => {
-                    let size = serde_json::from_slice::<Size>(bytes);
-                    if let (Some(terminal), Ok(size)) = (terminal, size) {
-                        let _: io::Result<()> = terminal.resize(size.width, size.height);
-                    }
-                }
-                (Some(&CLOSE), [STDIN]) => stdin = None,
-                _ => {}
-            }
-        }
-    };
-    let send = async {
+    let client = async {
         while let Some(message) = messages.recv().await {
-            if to_client.send(Message::Binary(message.into())).await.is_err() {
+            if to_client
+                .send(Message::Binary(message.into()))
+                .await
+                .is_err()
+            {
                 return;
             }
         }
-    };
-    let end = async {
-        let status = session.child.wait().await;
-        status.ok().and_then(|status| status.code()).unwrap_or(255)
-    };
-    let finished = {
-        let work = async {
-            let (code, ()) = tokio::join!(end, outputs);
-            let _ = sender.send(framed(ERROR, verdict(code).to_string().as_bytes())).await;
-            drop(sender);
-        };
-        let work_and_send = async { tokio::join!(work, send) };
-        tokio::select! {
-            _ = work_and_send => true,
-            // The client is gone: so is whom it talked to.
-            () = inputs => false,
-        }
-    };
-    if finished {
         let _ = to_client.send(Message::Close(None)).await;
+    };
+    tokio::select! {
+        ((), ()) = async { tokio::join!(process, client) } => {}
+        // The client is gone: so is whom it talked to.
+        () = listen(from_client, stdin, terminal.as_ref()) => {}
+    }
+}
+
+/// Does what the client says, until it leaves.
+async fn listen(
+    mut client: SplitStream<WebSocket>,
+    mut stdin: Option<ChildStdin>,
+    terminal: Option<&Terminal>,
+) {
+    while let Some(Ok(message)) = client.next().await {
+        let bytes = match message {
+            Message::Binary(bytes) => bytes,
+            Message::Text(text) => text.into(),
+            Message::Close(_) => return,
+            _ => continue,
+        };
+        match (bytes.first(), bytes.get(1..).unwrap_or_default()) {
+            (Some(&STDIN), bytes) => match (terminal, &mut stdin) {
+                (Some(terminal), _) => drop(terminal.write(bytes).await),
+                (None, Some(pipe)) => {
+                    if pipe.write_all(bytes).await.is_err() {
+                        stdin = None;
+                    }
+                }
+                (None, None) => {}
+            },
+            (Some(&RESIZE), bytes) => {
+                let size = serde_json::from_slice::<Size>(bytes);
+                if let (Some(terminal), Ok(size)) = (terminal, size) {
+                    let _: io::Result<()> = terminal.resize(size.width, size.height);
+                }
+            }
+            (Some(&CLOSE), [STDIN]) => stdin = None,
+            _ => {}
+        }
+    }
+}
+
+/// Sends what is written on a terminal.
+async fn show(terminal: &Terminal, to: mpsc::Sender<Vec<u8>>) {
+    let mut buffer = vec![0; CHUNK];
+    loop {
+        let length = terminal.read(&mut buffer).await;
+        let Some(bytes @ [_, ..]) = buffer.get(..length) else {
+            return;
+        };
+        if to.send(framed(STDOUT, bytes)).await.is_err() {
+            return;
+        }
     }
 }
 
@@ -242,12 +268,8 @@ fn framed(channel: u8, bytes: &[u8]) -> Vec<u8> {
     message
 }
 
-async fn copy(
-    mut from: impl tokio::io::AsyncRead + Unpin,
-    channel: u8,
-    to: mpsc::Sender<Vec<u8>>,
-) {
-    let mut buffer = vec![0; 8 << 10];
+async fn copy(mut from: impl tokio::io::AsyncRead + Unpin, channel: u8, to: mpsc::Sender<Vec<u8>>) {
+    let mut buffer = vec![0; CHUNK];
     loop {
         match from.read(&mut buffer).await {
             Ok(0) | Err(_) => return,

@@ -44,7 +44,12 @@ impl Volumes<'_> {
     /// When one can't be, in the words of a kubelet.
     pub async fn prepare(&self) -> Result<BTreeMap<String, Source>, Trouble> {
         let mut sources = BTreeMap::new();
-        for volume in self.pod.spec.iter().flat_map(|spec| spec.volumes.iter().flatten()) {
+        for volume in self
+            .pod
+            .spec
+            .iter()
+            .flat_map(|spec| spec.volumes.iter().flatten())
+        {
             let source = self.source(volume).await.map_err(|why| {
                 let name = &volume.name;
                 let message = format!("MountVolume.SetUp failed for volume {name:?} : {why}");
@@ -89,7 +94,9 @@ impl Volumes<'_> {
                 } else if let Some(downward) = &source.downward_api {
                     files.extend(self.downward(downward.items.as_deref().unwrap_or_default())?);
                 } else {
-                    return Err("only configMap, secret and downwardAPI can be projected here".into());
+                    return Err(
+                        "only configMap, secret and downwardAPI can be projected here".into(),
+                    );
                 }
             }
             Some((files, projected.default_mode))
@@ -129,13 +136,22 @@ impl Volumes<'_> {
         optional: Option<bool>,
     ) -> Result<Files, String> {
         let maps: Api<ConfigMap> = Api::namespaced(self.client.clone(), self.namespace());
-        let Some(map) = maps.get_opt(name).await.map_err(|error| error.to_string())? else {
+        let Some(map) = maps
+            .get_opt(name)
+            .await
+            .map_err(|error| error.to_string())?
+        else {
             return missing("configmap", name, optional);
         };
         let texts = map.data.unwrap_or_default().into_iter();
         let bytes = map.binary_data.unwrap_or_default().into_iter();
         let data = texts.map(|(key, text)| (key, text.into_bytes()));
-        chosen(data.chain(bytes.map(|(key, bytes)| (key, bytes.0))).collect(), items, optional)
+        chosen(
+            data.chain(bytes.map(|(key, bytes)| (key, bytes.0)))
+                .collect(),
+            items,
+            optional,
+        )
     }
 
     async fn secret(
@@ -145,11 +161,19 @@ impl Volumes<'_> {
         optional: Option<bool>,
     ) -> Result<Files, String> {
         let secrets: Api<Secret> = Api::namespaced(self.client.clone(), self.namespace());
-        let Some(secret) = secrets.get_opt(name).await.map_err(|error| error.to_string())? else {
+        let Some(secret) = secrets
+            .get_opt(name)
+            .await
+            .map_err(|error| error.to_string())?
+        else {
             return missing("secret", name, optional);
         };
         let data = secret.data.unwrap_or_default().into_iter();
-        chosen(data.map(|(key, bytes)| (key, bytes.0)).collect(), items, optional)
+        chosen(
+            data.map(|(key, bytes)| (key, bytes.0)).collect(),
+            items,
+            optional,
+        )
     }
 
     fn downward(&self, items: &[DownwardAPIVolumeFile]) -> Result<Files, String> {
@@ -166,12 +190,18 @@ impl Volumes<'_> {
     async fn claimed(&self, name: &str) -> Result<Source, String> {
         let claims: Api<PersistentVolumeClaim> =
             Api::namespaced(self.client.clone(), self.namespace());
-        let claim = claims.get_opt(name).await.map_err(|error| error.to_string())?;
+        let claim = claims
+            .get_opt(name)
+            .await
+            .map_err(|error| error.to_string())?;
         let claim = claim.ok_or(format!("persistentvolumeclaim {name:?} not found"))?;
         let volume = claim.spec.and_then(|spec| spec.volume_name);
         let volume = volume.ok_or(format!("persistentvolumeclaim {name:?} is not bound"))?;
         let volumes: Api<PersistentVolume> = Api::all(self.client.clone());
-        let found = volumes.get_opt(&volume).await.map_err(|error| error.to_string())?;
+        let found = volumes
+            .get_opt(&volume)
+            .await
+            .map_err(|error| error.to_string())?;
         let spec = found.and_then(|found| found.spec);
         let spec = spec.ok_or(format!("persistentvolume {volume:?} not found"))?;
         if let Some(host) = &spec.host_path {
@@ -183,7 +213,9 @@ impl Volumes<'_> {
                 type_: Some("Directory".to_owned()),
             });
         }
-        Err(format!("persistentvolume {volume:?} is neither hostPath nor local"))
+        Err(format!(
+            "persistentvolume {volume:?} is neither hostPath nor local"
+        ))
     }
 }
 
@@ -201,7 +233,10 @@ fn chosen(
     optional: Option<bool>,
 ) -> Result<Files, String> {
     let Some(items) = items else {
-        return data.into_iter().map(|(key, bytes)| Ok((inside(&key)?, bytes))).collect();
+        return data
+            .into_iter()
+            .map(|(key, bytes)| Ok((inside(&key)?, bytes)))
+            .collect();
     };
     let mut files = Files::new();
     for item in items {
@@ -220,7 +255,10 @@ fn chosen(
 /// When it does not.
 pub fn inside(path: &str) -> Result<PathBuf, String> {
     let path = Path::new(path);
-    match path.components().all(|part| matches!(part, Component::Normal(_))) {
+    match path
+        .components()
+        .all(|part| matches!(part, Component::Normal(_)))
+    {
         true => Ok(path.to_owned()),
         false => Err(format!("{path:?} leads out of the volume")),
     }

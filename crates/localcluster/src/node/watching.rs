@@ -83,7 +83,9 @@ impl Handle for Probed {
         let (started, machine, pod) = (self.started, self.machine.clone(), self.pod.clone());
         let spec = pod.spec.as_ref();
         let grace = spec.and_then(|spec| spec.termination_grace_period_seconds);
-        let grace = grace.and_then(|grace| u64::try_from(grace).ok()).unwrap_or(30);
+        let grace = grace
+            .and_then(|grace| u64::try_from(grace).ok())
+            .unwrap_or(30);
         let probe = probe.to_lowercase();
         let message = format!(
             "Container {} failed {probe} probe, will be restarted: {why}",
@@ -91,7 +93,9 @@ impl Handle for Probed {
         );
         // On its own: this container's probes end before the container does.
         tokio::spawn(async move {
-            machine.event(&pod, Level::Normal, "Killing", &message).await;
+            machine
+                .event(&pod, Level::Normal, "Killing", &message)
+                .await;
             started.first.signal(Signal::TERM);
             tokio::time::sleep(Duration::from_secs(grace)).await;
             started.first.signal(Signal::KILL);
@@ -100,6 +104,8 @@ impl Handle for Probed {
 
     async fn complain(&self, probe: &str, why: &str) {
         let message = format!("{probe} probe failed: {why}");
-        self.machine.event(&self.pod, Level::Warning, "Unhealthy", &message).await;
+        self.machine
+            .event(&self.pod, Level::Warning, "Unhealthy", &message)
+            .await;
     }
 }

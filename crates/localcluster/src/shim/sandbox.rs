@@ -58,10 +58,7 @@ pub(super) fn main(file: &Path) -> io::Result<ExitCode> {
     if let Some(plug) = &sandbox.plug {
         connect(plug)?;
     }
-    write(
-        &file.with_file_name(SANDBOX_PROCESS),
-        &Process::own()?,
-    )?;
+    write(&file.with_file_name(SANDBOX_PROCESS), &Process::own()?)?;
     say("ready")?;
     loop {
         pause();

@@ -1,0 +1,316 @@
+//! `paddle-operator local`: the API, the cluster behind it and the controllers in
+//! one process.
+
+use std::fs::{self, File, TryLockError};
+use std::io::Write;
+use std::net::{SocketAddr, TcpListener};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use anyhow::{Context, bail};
+use controllers::{Clock, Metrics, paddlejob};
+use kube::Client;
+use kube::api::{Api, PostParams};
+use localcluster::node::images::{Image, Images};
+use localcluster::{control, node};
+use localkube::{Credentials, serve};
+use plan::paddlejob::Settings;
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+
+use crate::manager::{OWN_IMAGE, stop_signal, stopped};
+
+/// Namespaces that the documents speak of.
+const NAMESPACE: &str = "paddle-system";
+/// The file that says what images are made of, where the command is run.
+const IMAGES: &str = "images.yaml";
+
+/// How the machine is used.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct Args {
+    /// Directory in which everything is kept [default: ~/.local/state/paddle-operator]
+    #[arg(long, value_name = "D")]
+    pub(crate) dir: Option<PathBuf>,
+    /// Number of virtual nodes
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=64))]
+    nodes: u16,
+    /// Address of the API; port 0: the one of last time, or any
+    #[arg(long, default_value = "127.0.0.1:0")]
+    listen: SocketAddr,
+    /// File that says what images are made of [default: images.yaml, here or in D]
+    #[arg(long, value_name = "FILE")]
+    images: Option<PathBuf>,
+}
+
+impl Args {
+    /// Where everything is kept.
+    pub(crate) fn dir(&self) -> anyhow::Result<PathBuf> {
+        let given = self.dir.clone();
+        let state = || {
+            let state = std::env::var_os("XDG_STATE_HOME").map(PathBuf::from);
+            let home = || Some(PathBuf::from(std::env::var_os("HOME")?).join(".local/state"));
+            Some(state.or_else(home)?.join("paddle-operator"))
+        };
+        given
+            .or_else(state)
+            .context("there is no home directory: say by --dir where to keep everything")
+    }
+
+    /// The images that are known.
+    fn images(&self, dir: &Path) -> anyhow::Result<Images> {
+        let usual = || {
+            let places = [PathBuf::from(IMAGES), dir.join(IMAGES)];
+            places.into_iter().find(|file| file.exists())
+        };
+        let mut images = match self.images.clone().or_else(usual) {
+            Some(file) => Images::read(&file, &cache()?)?,
+            None => Images::none(&dir.join(IMAGES)),
+        };
+        // The init container of jobs is this very program.
+        let mut own = Image::machine();
+        own.files = [("/paddle-operator".into(), "/proc/self/exe".into())].into();
+        images.add(OWN_IMAGE, own);
+        Ok(images)
+    }
+}
+
+/// Where what was installed for the project is.
+fn cache() -> anyhow::Result<PathBuf> {
+    if let Some(given) = std::env::var_os("PADDLE_OPERATOR_CACHE") {
+        return Ok(given.into());
+    }
+    let cache = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
+    let home = || Some(PathBuf::from(std::env::var_os("HOME")?).join(".cache"));
+    let cache = cache.or_else(home);
+    let cache = cache.context("there is no home directory: set PADDLE_OPERATOR_CACHE")?;
+    Ok(cache.join("paddle-operator"))
+}
+
+/// Runs until a signal.
+pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()?;
+    runtime.block_on(async {
+        let begin = Instant::now();
+        let local = Local::start(args).await?;
+        let kubeconfig = local.kubeconfig.display();
+        say(&format!(
+            "Kubernetes for one machine: {} ({} ms)\n\n  \
+             export KUBECONFIG={kubeconfig}\n  \
+             kubectl get nodes\n\n\
+             Ctrl-C ends it and what runs; all else stays in {}.",
+            local.server,
+            begin.elapsed().as_millis(),
+            local.dir.display(),
+        ))?;
+        let mut stop = stop_signal()?;
+        stopped(&mut stop).await;
+        local.stop().await
+    })
+}
+
+#[expect(clippy::print_stdout, reason = "what the user is to read")]
+fn say(text: &str) -> anyhow::Result<()> {
+    println!("{text}");
+    Ok(std::io::stdout().flush()?)
+}
+
+/// A Kubernetes on this machine, with the controllers.
+pub(crate) struct Local {
+    /// Talks to it without a socket.
+    pub(crate) client: Client,
+    /// Its address.
+    pub(crate) server: String,
+    /// Where others find its address and its key.
+    pub(crate) kubeconfig: PathBuf,
+    dir: PathBuf,
+    /// What decides: it ends first, so that nothing new begins.
+    deciders: Part,
+    /// What runs pods.
+    nodes: Part,
+    /// What answers.
+    api: Part,
+    /// Nobody else uses the directory.
+    _lock: File,
+}
+
+/// Something that goes on until it is told to stop.
+struct Part {
+    stop: watch::Sender<bool>,
+    tasks: JoinSet<anyhow::Result<()>>,
+}
+
+impl Part {
+    fn new() -> Part {
+        Part {
+            stop: watch::Sender::new(false),
+            tasks: JoinSet::new(),
+        }
+    }
+
+    /// Until it is told to stop.
+    fn stopped(&self) -> impl Future<Output = ()> + Send + Sync + 'static {
+        let mut stop = self.stop.subscribe();
+        async move { stopped(&mut stop).await }
+    }
+
+    async fn end(mut self) -> anyhow::Result<()> {
+        self.stop.send_replace(true);
+        while let Some(ended) = self.tasks.join_next().await {
+            ended??;
+        }
+        Ok(())
+    }
+}
+
+impl Local {
+    /// Starts all of it.
+    pub(crate) async fn start(args: &Args) -> anyhow::Result<Local> {
+        let dir = args.dir()?;
+        let made = fs::DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(&dir);
+        made.with_context(|| format!("{}", dir.display()))?;
+        let dir = dir.canonicalize()?;
+        let lock = lock(&dir)?;
+        let images = args.images(&dir)?;
+        let listener = listen(args.listen, &dir)?;
+        let server = format!("https://{}", listener.local_addr()?);
+        let credentials = Credentials::in_dir(&dir.join("credentials"), &[])?;
+        let kubeconfig = dir.join("kubeconfig");
+        write_private(&kubeconfig, &credentials.kubeconfig(&server))?;
+
+        let store = localkube::Api::open(&dir.join("state.redb")).await;
+        let store = store.map_err(|status| anyhow::anyhow!("{}", status.message))?;
+        let made = store.make_namespace(NAMESPACE).await;
+        made.map_err(|status| anyhow::anyhow!("{}", status.message))?;
+        // The nodes need a client, and what clients talk to needs the nodes.
+        let inner = localkube::http::router(store.clone(), axum::Router::new());
+        let client = Client::new(inner.into_service(), "default");
+        let agent = node::Agent::new(
+            client.clone(),
+            node::Options {
+                dir: dir.clone(),
+                nodes: usize::from(args.nodes),
+                images,
+            },
+        )
+        .context("this machine can't run pods")?;
+        let router = localkube::http::router(store, agent.router());
+        let client = Client::new(router.clone().into_service(), "default");
+
+        let mut api = Part::new();
+        let stop = api.stopped();
+        api.tasks.spawn(async move {
+            listener.set_nonblocking(true)?;
+            let listener = tokio::net::TcpListener::from_std(listener)?;
+            Ok(serve(listener, router, credentials, stop).await?)
+        });
+        install(&client).await?;
+        let mut nodes = Part::new();
+        let stop = nodes.stopped();
+        nodes.tasks.spawn(async move { Ok(agent.run(stop).await?) });
+        let mut deciders = Part::new();
+        let (of_client, stop) = (client.clone(), deciders.stopped());
+        deciders.tasks.spawn(async move {
+            control::run(of_client, stop).await;
+            Ok(())
+        });
+        let options = paddlejob::Options {
+            namespace: None,
+            settings: Settings {
+                init_image: Some(OWN_IMAGE.to_owned()),
+            },
+            clock: Clock::default(),
+            metrics: Metrics::default(),
+        };
+        let (of_client, stop) = (client.clone(), deciders.stopped());
+        deciders.tasks.spawn(async move {
+            paddlejob::run(of_client, options, || {}, stop).await;
+            Ok(())
+        });
+        Ok(Local {
+            client,
+            server,
+            kubeconfig,
+            dir,
+            deciders,
+            nodes,
+            api,
+            _lock: lock,
+        })
+    }
+
+    /// Ends all of it, as a machine that is shut down.
+    pub(crate) async fn stop(self) -> anyhow::Result<()> {
+        self.deciders.end().await?;
+        self.nodes.end().await?;
+        self.api.end().await
+    }
+}
+
+/// Takes the directory for this process.
+fn lock(dir: &Path) -> anyhow::Result<File> {
+    let file = File::create(dir.join("lock"))?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(TryLockError::WouldBlock) => bail!(
+            "{} is used by another paddle-operator local; give another --dir, or use it: \
+             export KUBECONFIG={}",
+            dir.display(),
+            dir.join("kubeconfig").display()
+        ),
+        Err(TryLockError::Error(error)) => Err(error.into()),
+    }
+}
+
+/// Listens, on the port of last time if any will do.
+fn listen(address: SocketAddr, dir: &Path) -> anyhow::Result<TcpListener> {
+    let file = dir.join("port");
+    let last = fs::read_to_string(&file).ok();
+    let last = last.and_then(|port| port.trim().parse::<u16>().ok());
+    let again = last.filter(|_| address.port() == 0);
+    let again = again.and_then(|port| TcpListener::bind((address.ip(), port)).ok());
+    let listener = match again {
+        Some(listener) => listener,
+        None => TcpListener::bind(address).with_context(|| format!("--listen {address}"))?,
+    };
+    fs::write(file, listener.local_addr()?.port().to_string())?;
+    Ok(listener)
+}
+
+fn write_private(path: &Path, text: &str) -> anyhow::Result<()> {
+    let draft = path.with_extension("draft");
+    let mut options = fs::OpenOptions::new();
+    let mut file = options
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .mode(0o600)
+        .open(&draft)?;
+    file.write_all(text.as_bytes())?;
+    Ok(fs::rename(draft, path)?)
+}
+
+/// Installs the kinds, or brings them up to date.
+async fn install(client: &Client) -> anyhow::Result<()> {
+    let definitions = Api::all(client.clone());
+    for mut definition in api::crds() {
+        let name = definition.metadata.name.clone().unwrap_or_default();
+        let Some(old) = definitions.get_opt(&name).await? else {
+            definitions
+                .create(&PostParams::default(), &definition)
+                .await?;
+            continue;
+        };
+        definition.metadata.resource_version = old.metadata.resource_version;
+        definitions
+            .replace(&name, &PostParams::default(), &definition)
+            .await?;
+    }
+    Ok(())
+}
