@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# Makes sure that the named tools are there: xtask/setup.sh [cc] [cargo] [go]
+# Makes sure that the named tools are there: xtask/setup.sh [cc] [cargo] [go] [python]
 # Installs Debian packages when it may, else says what to install. Silent when all is well.
 set -euo pipefail
+cd "$(dirname "$0")/.."
 
 apt() {
     [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null || return 1
@@ -35,6 +36,10 @@ for tool in "$@"; do
     go)
         has_go || { apt golang-go && has_go; } ||
             fail "no Go of version 1.21 or newer: install one from https://go.dev/dl"
+        ;;
+    python)
+        examples/python.sh >/dev/null || { apt python3-venv && examples/python.sh >/dev/null; } ||
+            fail "no Python 3.10 to 3.13 with venv: install one, on Debian the package python3-venv"
         ;;
     *) fail "unknown tool $tool" ;;
     esac

@@ -1,0 +1,102 @@
+#!/usr/bin/env bash
+# Installs what the images in images.yaml stand for into the project's cache:
+# examples/install.sh [paddle-3.3.1] [paddle-3.0.0] [nginx], all unless named.
+# What is there and works is left alone. Each part is made beside its place and moved there
+# when it works, so half of one is never taken for a whole.
+set -euo pipefail
+cd "$(dirname "$0")"
+
+cache=${PADDLE_OPERATOR_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/paddle-operator}
+mkdir -p "$cache"
+cache=$(cd "$cache" && pwd)
+
+fail() {
+    echo "error: $*" >&2
+    exit 1
+}
+
+# The stamp tells which requirements are installed. An upgrade of the system may have taken
+# the Python away that they were installed for.
+works_paddle() { # directory requirements
+    cmp --silent "$1/requirements.txt" "$2" &&
+        "$1/bin/python" -c 'from importlib.metadata import version; version("paddlepaddle")' 2>/dev/null
+}
+
+make_paddle() { # directory requirements
+    local python
+    ../xtask/setup.sh python
+    python=$(./python.sh)
+    "$python" -m venv "$1"
+    "$1/bin/python" -m pip --disable-pip-version-check install --quiet --no-cache-dir \
+        --only-binary :all: --requirement "$2"
+    "$1/bin/python" -m pip --disable-pip-version-check uninstall --quiet --yes pip
+    # All but Python itself have this directory in their first line, and none is needed.
+    find "$1/bin" -mindepth 1 ! -name 'python*' -delete
+    "$1/bin/python" -W ignore -c 'import paddle'
+    cp "$2" "$1/requirements.txt"
+}
+
+works_nginx() { # directory
+    LD_LIBRARY_PATH=$1/lib "$1/bin/nginx" -v 2>/dev/null
+}
+
+# From Debian packages that are unpacked, not installed: no service starts.
+make_nginx() { # directory
+    local packages=(nginx nginx-common) library work=$1/packages
+    mkdir -p "$work" "$1/bin" "$1/lib"
+    for library in $(apt-cache depends nginx | sed -nE 's/^ *Depends: ((lib|zlib)[^ ]*)$/\1/p'); do
+        dpkg-query --show --showformat '${db:Status-Status}' "$library" 2>/dev/null |
+            grep --quiet '^installed$' || packages+=("$library")
+    done
+    # Debian's own user for downloads can't enter a home directory.
+    (cd "$work" && apt-get --quiet --quiet --option APT::Sandbox::User=root download "${packages[@]}" >&2)
+    for package in "$work"/*.deb; do
+        dpkg-deb --extract "$package" "$work/root"
+    done
+    mv "$work/root/usr/sbin/nginx" "$1/bin"
+    mv "$work/root/usr/share/nginx" "$1/share"
+    mv "$work/root/etc/nginx/mime.types" "$1/share"
+    find "$work/root" -name '*.so*' -exec mv {} "$1/lib" \;
+    rm -rf "$work"
+    works_nginx "$1" || fail "the nginx of Debian does not start here"
+}
+
+# Only ps-demo needs it, so on other systems the rest is installed all the same.
+can_nginx() {
+    if ! command -v apt-get >/dev/null; then
+        echo "warning: no apt-get, so there is no nginx: the image nginx will be missing" >&2
+        return 1
+    fi
+    if [ -z "$(apt-cache show nginx 2>/dev/null)" ]; then
+        [ "$(id -u)" = 0 ] || fail "no list of Debian packages: run apt-get update as root"
+        apt-get --quiet --quiet update >&2
+    fi
+}
+
+# Makes a part unless it works: name, its kind, arguments of works_kind and make_kind
+part() {
+    local name=$1 kind=$2 place=$cache/$1 new=$cache/.$1.new old=$cache/.$1.old start=$SECONDS
+    shift 2
+    "works_$kind" "$place" "$@" && return
+    echo "installing $name in $cache" >&2
+    rm -rf "$new" "$old"
+    "make_$kind" "$new" "$@"
+    [ ! -e "$place" ] || mv "$place" "$old"
+    mv "$new" "$place"
+    rm -rf "$old"
+    echo "installed $name: $(du --summarize --human-readable "$place" | cut -f1) in $((SECONDS - start)) s" >&2
+}
+
+# A second one waits and then finds all done.
+exec 9>"$cache/examples.lock"
+flock 9
+
+[ $# -gt 0 ] || set -- paddle-3.3.1 paddle-3.0.0 nginx
+for name in "$@"; do
+    case $name in
+    paddle-3.3.1) part "$name" paddle resnet/requirements.txt ;;
+    paddle-3.0.0) part "$name" paddle wide_and_deep/requirements.txt ;;
+    nginx) works_nginx "$cache/nginx" || ! can_nginx || part "$name" nginx ;;
+    *) fail "unknown part $name" ;;
+    esac
+done

@@ -1,0 +1,171 @@
+"""Trains a small ResNet on generated images, by one worker or by several together:
+
+    python -m paddle.distributed.launch train_fleet.py
+
+The launcher learns of the other workers from the environment that Paddle Operator gives each
+pod. Every worker holds the whole model and a share of the images; gradients are averaged after
+each step, so at the end all have the same parameters. Nothing is downloaded.
+"""
+
+import argparse
+import hashlib
+import os
+import time
+
+import numpy as np
+import paddle
+from paddle import distributed, nn
+from paddle.vision.models.resnet import BasicBlock
+
+CLASSES = 10
+SIZE = 32
+
+
+def options():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+
+    def option(name, kind, default, text):
+        default = os.environ.get(name.upper(), default)
+        parser.add_argument(f"--{name}", type=kind, default=default, help=text)
+
+    option("epochs", int, 3, "passes over the images (EPOCHS)")
+    option("batch_size", int, 64, "images per step, of all workers together (BATCH_SIZE)")
+    option("images", int, 2048, "images to learn from (IMAGES)")
+    option("checkpoint", str, "", "a directory that all workers share, to go on from (CHECKPOINT)")
+    return parser.parse_args()
+
+
+class Stripes(paddle.io.Dataset):
+    """Noisy coloured stripes; their direction is the class."""
+
+    def __init__(self, count, seed):
+        rng = np.random.default_rng(seed)
+        self.labels = rng.integers(CLASSES, size=count)
+        angle = (self.labels * np.pi / CLASSES).reshape(-1, 1, 1)
+        phase, width = rng.uniform(0, 2 * np.pi, (count, 1, 1)), rng.uniform(4, 8, (count, 1, 1))
+        y, x = np.mgrid[:SIZE, :SIZE]
+        wave = np.sin(2 * np.pi * (x * np.cos(angle) + y * np.sin(angle)) / width + phase)
+        images = wave[:, None] * rng.uniform(0.2, 1, (count, 3, 1, 1))
+        images += rng.normal(scale=1.0, size=images.shape)
+        self.images = images.astype("float32")
+
+    def __len__(self):
+        return len(self.labels)
+
+    def __getitem__(self, index):
+        return self.images[index], self.labels[index]
+
+
+def resnet():
+    """The ResNet for small images, with one block per stage."""
+
+    def stage(inputs, outputs, stride):
+        shortcut = nn.Sequential(
+            nn.Conv2D(inputs, outputs, 1, stride=stride, bias_attr=False), nn.BatchNorm2D(outputs)
+        )
+        return BasicBlock(inputs, outputs, stride, shortcut)
+
+    return nn.Sequential(
+        nn.Conv2D(3, 16, 3, padding=1, bias_attr=False),
+        nn.BatchNorm2D(16),
+        nn.ReLU(),
+        stage(16, 16, stride=1),
+        stage(16, 32, stride=2),
+        stage(32, 64, stride=2),
+        nn.AdaptiveAvgPool2D(1),
+        nn.Flatten(),
+        nn.Linear(64, CLASSES),
+    )
+
+
+def loader(dataset, args, shuffle):
+    """The batches of this worker. Its sampler must be told the epoch to shuffle anew."""
+    share = max(1, args.batch_size // distributed.get_world_size())
+    sampler = paddle.io.DistributedBatchSampler(dataset, share, shuffle=shuffle)
+    return paddle.io.DataLoader(dataset, batch_sampler=sampler), sampler
+
+
+def total(number):
+    """The sum of what the workers have."""
+    number = paddle.to_tensor(float(number))
+    if distributed.get_world_size() > 1:
+        distributed.all_reduce(number)
+    return number.item()
+
+
+def accuracy(model, images):
+    model.eval()
+    right, seen = 0, 0
+    with paddle.no_grad():
+        for batch, labels in images:
+            right += (model(batch).argmax(1) == labels).sum().item()
+            seen += len(labels)
+    model.train()
+    return total(right) / total(seen)
+
+
+def sha256(model):
+    """Of what is learnt. Each worker's batch norms know the statistics of its own images."""
+    digest = hashlib.sha256()
+    for parameter in model.parameters():
+        if not parameter.stop_gradient:
+            digest.update(parameter.numpy().tobytes())
+    return digest.hexdigest()
+
+
+def save(path, epoch, model, optimizer):
+    """Replaces the checkpoint at once, so that a kill never leaves half of one."""
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    state = {"epoch": epoch, "model": model.state_dict(), "optimizer": optimizer.state_dict()}
+    paddle.save(state, path + ".new")
+    os.replace(path + ".new", path)
+
+
+def say(line):
+    print(line, flush=True)
+
+
+def main():
+    args = options()
+    paddle.seed(0)
+    distributed.init_parallel_env()
+    rank, workers = distributed.get_rank(), distributed.get_world_size()
+    say(f"rank={rank} world_size={workers}")
+
+    images, sampler = loader(Stripes(args.images, seed=1), args, shuffle=True)
+    unseen, _ = loader(Stripes(1000, seed=2), args, shuffle=False)
+    model = resnet()
+    optimizer = paddle.optimizer.Momentum(0.05, parameters=model.parameters(), weight_decay=1e-4)
+
+    done = 0
+    checkpoint = os.path.join(args.checkpoint, "resnet.pdparams") if args.checkpoint else None
+    if checkpoint and os.path.exists(checkpoint):
+        state = paddle.load(checkpoint)
+        done = state["epoch"]
+        model.set_state_dict(state["model"])
+        optimizer.set_state_dict(state["optimizer"])
+        say(f"continues after epoch={done}")
+    if total(done) != done * workers:
+        raise SystemExit(f"the workers do not see the same {checkpoint}: mount a shared volume there")
+
+    parallel = paddle.DataParallel(model)
+    for epoch in range(done + 1, args.epochs + 1):
+        sampler.set_epoch(epoch)
+        started = time.time()
+        for step, (batch, labels) in enumerate(images, 1):
+            loss = nn.functional.cross_entropy(parallel(batch), labels)
+            loss.backward()
+            optimizer.step()
+            optimizer.clear_grad()
+            if step % 10 == 0 or step == len(images):
+                speed = step * args.batch_size / (time.time() - started)
+                say(f"epoch={epoch} step={step} loss={loss.item():.4f} images/s={speed:.0f}")
+        if checkpoint and rank == 0:
+            save(checkpoint, epoch, model, optimizer)
+
+    say(f"accuracy={accuracy(model, unseen):.4f}")
+    say(f"parameters sha256={sha256(model)}")
+
+
+if __name__ == "__main__":
+    main()
