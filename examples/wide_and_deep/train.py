@@ -123,7 +123,7 @@ def dense_sha256(program):
 def main():
     args = options()
     # Paddle's own chatter goes to a file, so that the log can be read.
-    log, sys.stdout = sys.stdout, open("paddle.log", "w")
+    log, sys.stdout = sys.stdout, open("paddle.log", "a")
 
     def say(line):
         print(line, file=log, flush=True)
