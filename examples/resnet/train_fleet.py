@@ -146,7 +146,7 @@ def main():
         optimizer.set_state_dict(state["optimizer"])
         say(f"continues after epoch={done}")
     if total(done) != done * workers:
-        raise SystemExit(f"the workers do not see the same {checkpoint}: mount a shared volume there")
+        raise SystemExit(f"workers see different {checkpoint}: mount a volume there that they share")
 
     parallel = paddle.DataParallel(model)
     for epoch in range(done + 1, args.epochs + 1):

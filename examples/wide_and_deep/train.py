@@ -69,7 +69,7 @@ def write_clicks(path, count, seed):
 
 
 def wide_and_deep():
-    """Builds the network. Returns its inputs, its mean loss, and the sum of losses so far."""
+    """Builds the network. Returns its inputs and its loss."""
     dense = paddle.static.data("dense", [None, DENSE], "float32")
     slots = [paddle.static.data(f"slot{i}", [None, 1], "int64") for i in range(SLOTS)]
     label = paddle.static.data("label", [None, 1], "int64")
@@ -89,7 +89,7 @@ def wide_and_deep():
     loss = paddle.nn.functional.binary_cross_entropy_with_logits(
         logit, paddle.cast(label, "float32")
     )
-    # train_from_dataset returns nothing, so the graph itself adds up what it sees.
+    # train_from_dataset returns nothing, so the graph itself adds up losses and steps.
     total = paddle.static.create_global_var([2], 0.0, "float32", persistable=True, name="total")
     paddle.assign(total + paddle.concat([paddle.reshape(loss, [1]), paddle.ones([1])]), total)
     return [dense, *slots, label], loss
