@@ -6,13 +6,13 @@ use std::sync::{Arc, PoisonError, RwLock};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use crate::defaults;
 use crate::object::{self, Deletion, Part, meta};
 use crate::patch;
 use crate::selector::{Fields, Labels};
 use crate::served::{Kinds, Served};
 use crate::status::Status;
 use crate::store::{Change, Event, EventKind, Key, Scope, Store, Watch};
+use crate::{decode, defaults, validate};
 
 const DEFINITIONS: &str = "customresourcedefinitions.apiextensions.k8s.io";
 /// Namespaces that are there from the beginning.
@@ -236,7 +236,7 @@ impl Api {
         self.takes_objects(target)?;
         let (uid, suffix) = (uuid::Uuid::new_v4().to_string(), suffix());
         let made = object::create(kind, body, &uid, &suffix, Timestamp::now())?;
-        let made = admit(&target.served, made, None, writing.unknown)?;
+        let made = admit(&target.served, made, None, Part::Main, writing.unknown)?;
         let target = Target {
             name: meta(&made, "name").to_owned(),
             ..target.clone()
@@ -286,7 +286,13 @@ impl Api {
         let body = object::checked(&target.served.kind, &target.namespace, body)?;
         let missing = target.not_found();
         self.change(target, writing, move |served, old| {
-            rewrite(served, old.ok_or(missing)?, body, part, writing.unknown)
+            let old = old.ok_or(missing)?;
+            match object::update(&served.kind, old, body, part)? {
+                Change::Put(new) => {
+                    admit(served, new, Some(old), part, writing.unknown).map(Change::Put)
+                }
+                change => Ok(change),
+            }
         })
         .await
     }
@@ -310,7 +316,7 @@ impl Api {
             let name = meta(old, "name");
             let refuse = |error: patch::Inapplicable| {
                 let message = format!("can't patch {name}: {error}");
-                Status::bad_request(message)
+                Status::bad_request(message).of_patch()
             };
             match patch {
                 Patch::Json(steps) => patch::json(&mut new, steps).map_err(refuse)?,
@@ -318,7 +324,12 @@ impl Api {
                 Patch::Strategic(change) => patch::strategic(&mut new, &change).map_err(refuse)?,
             }
             let new = object::checked(&served.kind, &namespace, new)?;
-            rewrite(served, old, new, part, writing.unknown)
+            match object::update(&served.kind, old, new, part)? {
+                Change::Put(new) => admit(served, new, Some(old), part, writing.unknown)
+                    .map(Change::Put)
+                    .map_err(Status::of_patch),
+                change => Ok(change),
+            }
         })
         .await
     }
@@ -370,47 +381,43 @@ impl Api {
     }
 }
 
-/// What becomes of an object that somebody writes anew.
-fn rewrite(
-    served: &Served,
-    old: &Value,
-    new: Value,
-    part: Part,
-    unknown: Unknown,
-) -> Result<Change, Status> {
-    match object::update(&served.kind, old, new, part)? {
-        Change::Put(new) => Ok(Change::Put(admit(served, new, Some(old), unknown)?)),
-        change => Ok(change),
-    }
-}
-
 /// Prunes, fills in and checks an object.
 fn admit(
     served: &Served,
     mut object: Value,
     old: Option<&Value>,
+    part: Part,
     unknown: Unknown,
 ) -> Result<Value, Status> {
     let kind = &served.kind;
-    let Some(schema) = &served.schema else {
-        defaults::fill(kind, &mut object);
-        return Ok(object);
+    let dropped = match &served.schema {
+        Some(schema) => schema.prune(&mut object),
+        None => decode::prune(kind, &mut object).map_err(|why| Status::undecodable(kind, &why))?,
     };
-    let dropped = schema.prune(&mut object);
-    if let (Unknown::Refused, [first, ..]) = (unknown, dropped.as_slice()) {
-        let version = &kind.version;
-        let kind = &kind.kind;
-        return Err(Status::bad_request(format!(
-            "{kind} in version \"{version}\" cannot be handled as a {kind}: strict decoding error: \
-             unknown field \"{first}\""
-        )));
+    if unknown == Unknown::Refused && !dropped.is_empty() {
+        let dropped = dropped
+            .iter()
+            .map(|field| format!("unknown field \"{field}\""));
+        let dropped = dropped.collect::<Vec<_>>().join(", ");
+        let why = format!("strict decoding error: {dropped}");
+        return Err(Status::undecodable(kind, &why));
     }
-    schema.set_defaults(&mut object);
-    let faults = schema.faults(&object, old);
-    if faults.is_empty() {
-        return Ok(object);
+    match &served.schema {
+        Some(schema) => schema.set_defaults(&mut object),
+        None => defaults::fill(kind, &mut object),
     }
-    Err(Status::invalid(kind, meta(&object, "name"), &faults))
+    let mut faults = match old {
+        Some(old) => validate::metadata(&object, old),
+        None => validate::new_metadata(kind, &object),
+    };
+    faults.extend(match &served.schema {
+        Some(schema) => schema.faults(&object, old),
+        None => validate::built_in(kind, &object, old, part),
+    });
+    match faults.as_slice() {
+        [] => Ok(object),
+        faults => Err(Status::invalid(kind, meta(&object, "name"), faults)),
+    }
 }
 
 /// Five letters and digits that make no words, as Kubernetes has them.
