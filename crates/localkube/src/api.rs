@@ -6,6 +6,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
+use crate::events::Sweep;
 use crate::object::{self, Deletion, Part, meta};
 use crate::patch;
 use crate::selector::{Fields, Labels};
@@ -23,6 +24,7 @@ const NAMESPACES: [&str; 2] = ["default", "kube-system"];
 pub struct Api {
     store: Store,
     kinds: Arc<RwLock<Arc<Kinds>>>,
+    sweep: Arc<Sweep>,
 }
 
 /// What a request is about.
@@ -39,7 +41,7 @@ pub struct Target {
 impl Target {
     fn key(&self) -> Key {
         Key {
-            resource: self.served.kind.resource(),
+            resource: self.served.kind.kept_as(),
             namespace: self.namespace.clone(),
             name: self.name.clone(),
         }
@@ -47,7 +49,7 @@ impl Target {
 
     fn scope(&self) -> Scope {
         Scope {
-            resource: self.served.kind.resource(),
+            resource: self.served.kind.kept_as(),
             namespace: Some(self.namespace.clone()).filter(|namespace| !namespace.is_empty()),
         }
     }
@@ -130,6 +132,7 @@ impl Api {
         let api = Api {
             store,
             kinds: Arc::default(),
+            sweep: Arc::default(),
         };
         api.learn_kinds();
         for name in NAMESPACES {
@@ -178,6 +181,10 @@ impl Api {
         *self.kinds.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(kinds);
     }
 
+    pub(crate) fn sweep(&self) -> &Sweep {
+        &self.sweep
+    }
+
     /// The revision that is in force.
     pub fn revision(&self) -> u64 {
         self.store.revision()
@@ -188,9 +195,9 @@ impl Api {
     /// # Errors
     /// 404 when it is not there.
     pub fn get(&self, target: &Target) -> Result<Arc<Value>, Status> {
-        self.store
-            .get(&target.key())
-            .ok_or_else(|| target.not_found())
+        let kept = self.store.get(&target.key());
+        let kept = kept.ok_or_else(|| target.not_found())?;
+        Ok(target.served.show(&kept))
     }
 
     /// Objects that are meant, behind one of them and at most so many; the one
@@ -205,6 +212,7 @@ impl Api {
         let (found, revision) = self.store.list(&target.scope(), after, usize::MAX);
         let mut found = found
             .into_iter()
+            .map(|(key, kept)| (key, target.served.show(&kept)))
             .filter(|(_, object)| selection.holds(object));
         let page: Vec<_> = found.by_ref().take(limit).collect();
         let last = page.last().map(|(key, _)| key.clone());
@@ -241,6 +249,9 @@ impl Api {
             name: meta(&made, "name").to_owned(),
             ..target.clone()
         };
+        if kind.kept_as() == "events" {
+            self.forget_old_events().await;
+        }
         self.change(&target, writing, move |served, old| match old {
             Some(old) => Err(Status::already_exists(&served.kind, meta(old, "name"))),
             None => Ok(Change::Put(made)),
@@ -366,18 +377,26 @@ impl Api {
         let key = target.key();
         let is_definition = key.resource == DEFINITIONS;
         if writing.is_dry {
-            let old = self.store.get(&key);
+            let old = self.store.get(&key).map(|kept| served.show(&kept));
             return match decide(&served, old.as_deref())? {
                 Change::Put(object) | Change::Delete(object) => Ok(Arc::new(object)),
                 Change::Keep => old.ok_or_else(|| target.not_found()),
             };
         }
-        let decide = move |old: Option<&Value>| decide(&served, old);
+        let decide = move |kept: Option<&Value>| {
+            let old = kept.map(|kept| served.shown(kept));
+            Ok::<_, Status>(match decide(&served, old.as_deref())? {
+                Change::Put(object) => Change::Put(served.kept(object)),
+                Change::Delete(object) => Change::Delete(served.kept(object)),
+                Change::Keep => Change::Keep,
+            })
+        };
         let written = self.store.write(key, decide).await?;
         if is_definition {
             self.learn_kinds();
         }
-        written.ok_or_else(|| target.not_found())
+        let written = written.ok_or_else(|| target.not_found())?;
+        Ok(target.served.show(&written))
     }
 }
 

@@ -23,7 +23,16 @@ enum Step {
 /// When a field has a value of another type.
 pub(crate) fn prune(kind: &Kind, object: &mut Value) -> Result<Vec<String>, String> {
     quantity::normalise(&kind.kind, object)?;
-    let unknown = unknown(kind, object)?;
+    let unknown = match unknown(kind, object) {
+        Ok(unknown) => unknown,
+        // Null is nothing, also where the types can't have it. In definitions it
+        // may be a value.
+        Err(_) if kind.kind != "CustomResourceDefinition" => {
+            drop_nulls(object);
+            self::unknown(kind, object)?
+        }
+        Err(error) => return Err(error),
+    };
     for path in &unknown {
         remove(object, path);
     }
@@ -84,6 +93,17 @@ fn collect(path: &serde_ignored::Path<'_>, steps: &mut Vec<Step>) {
         Path::Some { parent }
         | Path::NewtypeStruct { parent }
         | Path::NewtypeVariant { parent } => collect(parent, steps),
+    }
+}
+
+fn drop_nulls(value: &mut Value) {
+    match value {
+        Value::Object(map) => {
+            map.retain(|_, value| !value.is_null());
+            map.values_mut().for_each(drop_nulls);
+        }
+        Value::Array(items) => items.iter_mut().for_each(drop_nulls),
+        _ => {}
     }
 }
 

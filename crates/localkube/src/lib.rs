@@ -8,6 +8,7 @@ mod credentials;
 mod decode;
 mod defaults;
 mod discovery;
+mod events;
 mod fault;
 pub mod http;
 pub mod kind;

@@ -8,6 +8,7 @@ use crate::kind::Kind;
 use crate::object::Part;
 
 mod container;
+mod event;
 mod metadata;
 mod names;
 mod plain;
@@ -58,7 +59,9 @@ pub(crate) fn built_in(kind: &Kind, object: &Value, old: Option<&Value>, part: P
     match name {
         ("", "ConfigMap") => plain::config_map(&at, &mut faults),
         ("", "Secret") => plain::secret(&at, &mut faults),
-        ("", "Event") => plain::event(&at, &mut faults),
+        ("" | "events.k8s.io", "Event") if old.is_none() => {
+            event::check(&at, !name.0.is_empty(), &mut faults);
+        }
         ("storage.k8s.io", "StorageClass") => storage::class(&at, &mut faults),
         _ if !changed("spec") => {}
         ("", "Pod") => pod::spec(&at.get("spec"), &[], &mut faults),

@@ -62,17 +62,6 @@ pub(super) fn secret(secret: &At<'_, '_>, faults: &mut Faults) {
     }
 }
 
-/// Events are told in the namespace of whom they are about; those of objects of
-/// the whole cluster anywhere.
-pub(super) fn event(event: &At<'_, '_>, faults: &mut Faults) {
-    let about = event.get("involvedObject");
-    let namespace = about.get("namespace");
-    let own = event.get("metadata");
-    if !namespace.is_empty() && namespace.text() != own.get("namespace").text() {
-        faults.invalid(&namespace, "does not match event.namespace");
-    }
-}
-
 pub(super) fn node(node: &At<'_, '_>, faults: &mut Faults) {
     let meta = node.get("metadata");
     // The real one says metadata, wherever they are.
