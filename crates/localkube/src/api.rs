@@ -6,13 +6,14 @@ use std::sync::{Arc, PoisonError, RwLock};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use crate::defaults;
+use crate::events::Sweep;
 use crate::object::{self, Deletion, Part, meta};
 use crate::patch;
 use crate::selector::{Fields, Labels};
 use crate::served::{Kinds, Served};
 use crate::status::Status;
 use crate::store::{Change, Event, EventKind, Key, Scope, Store, Watch};
+use crate::{decode, defaults, validate};
 
 const DEFINITIONS: &str = "customresourcedefinitions.apiextensions.k8s.io";
 /// Namespaces that are there from the beginning.
@@ -23,6 +24,7 @@ const NAMESPACES: [&str; 2] = ["default", "kube-system"];
 pub struct Api {
     store: Store,
     kinds: Arc<RwLock<Arc<Kinds>>>,
+    sweep: Arc<Sweep>,
 }
 
 /// What a request is about.
@@ -39,7 +41,7 @@ pub struct Target {
 impl Target {
     fn key(&self) -> Key {
         Key {
-            resource: self.served.kind.resource(),
+            resource: self.served.kind.kept_as(),
             namespace: self.namespace.clone(),
             name: self.name.clone(),
         }
@@ -47,7 +49,7 @@ impl Target {
 
     fn scope(&self) -> Scope {
         Scope {
-            resource: self.served.kind.resource(),
+            resource: self.served.kind.kept_as(),
             namespace: Some(self.namespace.clone()).filter(|namespace| !namespace.is_empty()),
         }
     }
@@ -130,6 +132,7 @@ impl Api {
         let api = Api {
             store,
             kinds: Arc::default(),
+            sweep: Arc::default(),
         };
         api.learn_kinds();
         for name in NAMESPACES {
@@ -178,6 +181,10 @@ impl Api {
         *self.kinds.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(kinds);
     }
 
+    pub(crate) fn sweep(&self) -> &Sweep {
+        &self.sweep
+    }
+
     /// The revision that is in force.
     pub fn revision(&self) -> u64 {
         self.store.revision()
@@ -188,9 +195,9 @@ impl Api {
     /// # Errors
     /// 404 when it is not there.
     pub fn get(&self, target: &Target) -> Result<Arc<Value>, Status> {
-        self.store
-            .get(&target.key())
-            .ok_or_else(|| target.not_found())
+        let kept = self.store.get(&target.key());
+        let kept = kept.ok_or_else(|| target.not_found())?;
+        Ok(target.served.show(&kept))
     }
 
     /// Objects that are meant, behind one of them and at most so many; the one
@@ -205,6 +212,7 @@ impl Api {
         let (found, revision) = self.store.list(&target.scope(), after, usize::MAX);
         let mut found = found
             .into_iter()
+            .map(|(key, kept)| (key, target.served.show(&kept)))
             .filter(|(_, object)| selection.holds(object));
         let page: Vec<_> = found.by_ref().take(limit).collect();
         let last = page.last().map(|(key, _)| key.clone());
@@ -236,11 +244,14 @@ impl Api {
         self.takes_objects(target)?;
         let (uid, suffix) = (uuid::Uuid::new_v4().to_string(), suffix());
         let made = object::create(kind, body, &uid, &suffix, Timestamp::now())?;
-        let made = admit(&target.served, made, None, writing.unknown)?;
+        let made = admit(&target.served, made, None, Part::Main, writing.unknown)?;
         let target = Target {
             name: meta(&made, "name").to_owned(),
             ..target.clone()
         };
+        if kind.kept_as() == "events" {
+            self.forget_old_events().await;
+        }
         self.change(&target, writing, move |served, old| match old {
             Some(old) => Err(Status::already_exists(&served.kind, meta(old, "name"))),
             None => Ok(Change::Put(made)),
@@ -286,7 +297,13 @@ impl Api {
         let body = object::checked(&target.served.kind, &target.namespace, body)?;
         let missing = target.not_found();
         self.change(target, writing, move |served, old| {
-            rewrite(served, old.ok_or(missing)?, body, part, writing.unknown)
+            let old = old.ok_or(missing)?;
+            match object::update(&served.kind, old, body, part)? {
+                Change::Put(new) => {
+                    admit(served, new, Some(old), part, writing.unknown).map(Change::Put)
+                }
+                change => Ok(change),
+            }
         })
         .await
     }
@@ -310,7 +327,7 @@ impl Api {
             let name = meta(old, "name");
             let refuse = |error: patch::Inapplicable| {
                 let message = format!("can't patch {name}: {error}");
-                Status::bad_request(message)
+                Status::bad_request(message).of_patch()
             };
             match patch {
                 Patch::Json(steps) => patch::json(&mut new, steps).map_err(refuse)?,
@@ -318,7 +335,12 @@ impl Api {
                 Patch::Strategic(change) => patch::strategic(&mut new, &change).map_err(refuse)?,
             }
             let new = object::checked(&served.kind, &namespace, new)?;
-            rewrite(served, old, new, part, writing.unknown)
+            match object::update(&served.kind, old, new, part)? {
+                Change::Put(new) => admit(served, new, Some(old), part, writing.unknown)
+                    .map(Change::Put)
+                    .map_err(Status::of_patch),
+                change => Ok(change),
+            }
         })
         .await
     }
@@ -355,32 +377,26 @@ impl Api {
         let key = target.key();
         let is_definition = key.resource == DEFINITIONS;
         if writing.is_dry {
-            let old = self.store.get(&key);
+            let old = self.store.get(&key).map(|kept| served.show(&kept));
             return match decide(&served, old.as_deref())? {
                 Change::Put(object) | Change::Delete(object) => Ok(Arc::new(object)),
                 Change::Keep => old.ok_or_else(|| target.not_found()),
             };
         }
-        let decide = move |old: Option<&Value>| decide(&served, old);
+        let decide = move |kept: Option<&Value>| {
+            let old = kept.map(|kept| served.shown(kept));
+            Ok::<_, Status>(match decide(&served, old.as_deref())? {
+                Change::Put(object) => Change::Put(served.kept(object)),
+                Change::Delete(object) => Change::Delete(served.kept(object)),
+                Change::Keep => Change::Keep,
+            })
+        };
         let written = self.store.write(key, decide).await?;
         if is_definition {
             self.learn_kinds();
         }
-        written.ok_or_else(|| target.not_found())
-    }
-}
-
-/// What becomes of an object that somebody writes anew.
-fn rewrite(
-    served: &Served,
-    old: &Value,
-    new: Value,
-    part: Part,
-    unknown: Unknown,
-) -> Result<Change, Status> {
-    match object::update(&served.kind, old, new, part)? {
-        Change::Put(new) => Ok(Change::Put(admit(served, new, Some(old), unknown)?)),
-        change => Ok(change),
+        let written = written.ok_or_else(|| target.not_found())?;
+        Ok(target.served.show(&written))
     }
 }
 
@@ -389,28 +405,38 @@ fn admit(
     served: &Served,
     mut object: Value,
     old: Option<&Value>,
+    part: Part,
     unknown: Unknown,
 ) -> Result<Value, Status> {
     let kind = &served.kind;
-    let Some(schema) = &served.schema else {
-        defaults::fill(kind, &mut object);
-        return Ok(object);
+    let dropped = match &served.schema {
+        Some(schema) => schema.prune(&mut object),
+        None => decode::prune(kind, &mut object).map_err(|why| Status::undecodable(kind, &why))?,
     };
-    let dropped = schema.prune(&mut object);
-    if let (Unknown::Refused, [first, ..]) = (unknown, dropped.as_slice()) {
-        let version = &kind.version;
-        let kind = &kind.kind;
-        return Err(Status::bad_request(format!(
-            "{kind} in version \"{version}\" cannot be handled as a {kind}: strict decoding error: \
-             unknown field \"{first}\""
-        )));
+    if unknown == Unknown::Refused && !dropped.is_empty() {
+        let dropped = dropped
+            .iter()
+            .map(|field| format!("unknown field \"{field}\""));
+        let dropped = dropped.collect::<Vec<_>>().join(", ");
+        let why = format!("strict decoding error: {dropped}");
+        return Err(Status::undecodable(kind, &why));
     }
-    schema.set_defaults(&mut object);
-    let faults = schema.faults(&object, old);
-    if faults.is_empty() {
-        return Ok(object);
+    match &served.schema {
+        Some(schema) => schema.set_defaults(&mut object),
+        None => defaults::fill(kind, &mut object),
     }
-    Err(Status::invalid(kind, meta(&object, "name"), &faults))
+    let mut faults = match old {
+        Some(old) => validate::metadata(&object, old),
+        None => validate::new_metadata(kind, &object),
+    };
+    faults.extend(match &served.schema {
+        Some(schema) => schema.faults(&object, old),
+        None => validate::built_in(kind, &object, old, part),
+    });
+    match faults.as_slice() {
+        [] => Ok(object),
+        faults => Err(Status::invalid(kind, meta(&object, "name"), faults)),
+    }
 }
 
 /// Five letters and digits that make no words, as Kubernetes has them.

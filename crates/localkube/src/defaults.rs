@@ -16,9 +16,10 @@ pub fn fill(kind: &Kind, object: &mut Value) {
         ("", "Service") => service(object),
         ("", "Secret") => secret(object),
         ("", "PersistentVolume") => persistent_volume(object),
-        ("", "PersistentVolumeClaim") => {
-            set(object, "/spec", "volumeMode", json!("Filesystem"));
-            set(object, "", "status", json!({"phase": "Pending"}));
+        ("", "PersistentVolumeClaim") => claim(object),
+        ("storage.k8s.io", "StorageClass") => {
+            set(object, "", "reclaimPolicy", json!("Delete"));
+            set(object, "", "volumeBindingMode", json!("Immediate"));
         }
         ("apps", "StatefulSet") => stateful_set(object),
         ("apiextensions.k8s.io", "CustomResourceDefinition") => definition(object),
@@ -80,6 +81,11 @@ fn secret(object: &mut Value) {
     }
 }
 
+fn claim(object: &mut Value) {
+    set(object, "/spec", "volumeMode", json!("Filesystem"));
+    set(object, "", "status", json!({"phase": "Pending"}));
+}
+
 fn persistent_volume(object: &mut Value) {
     set(
         object,
@@ -118,10 +124,7 @@ fn stateful_set(object: &mut Value) {
         ("replicas", json!(1)),
         ("podManagementPolicy", json!("OrderedReady")),
         ("revisionHistoryLimit", json!(10)),
-        (
-            "updateStrategy",
-            json!({"type": "RollingUpdate", "rollingUpdate": {"partition": 0}}),
-        ),
+        ("updateStrategy", json!({"type": "RollingUpdate"})),
         (
             "persistentVolumeClaimRetentionPolicy",
             json!({"whenDeleted": "Retain", "whenScaled": "Retain"}),
@@ -129,8 +132,22 @@ fn stateful_set(object: &mut Value) {
     ] {
         set(object, "/spec", field, value);
     }
+    if text(object, "spec.updateStrategy.type") == "RollingUpdate" {
+        set(object, "/spec/updateStrategy", "rollingUpdate", json!({}));
+        for (field, value) in [("partition", 0), ("maxUnavailable", 1)] {
+            let strategy = "/spec/updateStrategy/rollingUpdate";
+            set(object, strategy, field, json!(value));
+        }
+    }
     if let Some(spec) = object.pointer_mut("/spec/template/spec") {
         pod_spec(spec);
+    }
+    if let Some(Value::Array(claims)) = object.pointer_mut("/spec/volumeClaimTemplates") {
+        for one in claims {
+            set(one, "", "apiVersion", json!("v1"));
+            set(one, "", "kind", json!("PersistentVolumeClaim"));
+            claim(one);
+        }
     }
     set(
         object,
@@ -194,12 +211,25 @@ fn pod(object: &mut Value) {
         set(spec, "", "serviceAccountName", json!("default"));
         let account = spec.get("serviceAccountName").cloned().unwrap_or_default();
         set(spec, "", "serviceAccount", account);
+        set(spec, "", "enableServiceLinks", json!(true));
         set(spec, "", "priority", json!(0));
         set(spec, "", "preemptionPolicy", json!("PreemptLowerPriority"));
         tolerations(spec);
     }
     set(object, "", "status", json!({}));
     set(object, "/status", "phase", json!("Pending"));
+    let gates = object.pointer("/spec/schedulingGates");
+    if gates
+        .and_then(Value::as_array)
+        .is_some_and(|gates| !gates.is_empty())
+    {
+        let gated = json!([{
+            "type": "PodScheduled", "status": "False", "reason": "SchedulingGated",
+            "message": "Scheduling is blocked due to non-empty scheduling gates",
+            "lastProbeTime": null, "lastTransitionTime": meta(object, "creationTimestamp"),
+        }]);
+        set(object, "/status", "conditions", gated);
+    }
     let class = quality_of_service(object.get("spec").unwrap_or(&Value::Null));
     set(object, "/status", "qosClass", json!(class));
 }
@@ -257,9 +287,12 @@ fn pod_spec(spec: &mut Value) {
         ("schedulerName", json!("default-scheduler")),
         ("securityContext", json!({})),
         ("terminationGracePeriodSeconds", json!(30)),
-        ("enableServiceLinks", json!(true)),
     ] {
         set(spec, "", field, value);
+    }
+    let grace = spec.get("terminationGracePeriodSeconds");
+    if grace.and_then(Value::as_i64).is_some_and(|grace| grace < 0) {
+        json_patch::merge(spec, &json!({"terminationGracePeriodSeconds": 1}));
     }
     let host = spec.get("hostNetwork") == Some(&Value::Bool(true));
     for list in ["/containers", "/initContainers"] {

@@ -40,9 +40,21 @@ impl Kind {
         qualified(&self.plural, &self.group)
     }
 
+    /// The resource under which its objects are kept: events are the same in both
+    /// their groups.
+    pub(crate) fn kept_as(&self) -> String {
+        match self.resource() {
+            events if events == "events.events.k8s.io" => "events".to_owned(),
+            resource => resource,
+        }
+    }
+
     /// The kind with the group, as messages have it.
     pub fn qualified_kind(&self) -> String {
-        qualified(&self.kind, &self.group)
+        match crate::events::is_other_form(self) {
+            true => self.kind.clone(),
+            false => qualified(&self.kind, &self.group),
+        }
     }
 }
 

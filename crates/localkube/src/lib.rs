@@ -5,14 +5,18 @@
 
 mod api;
 mod credentials;
+mod decode;
 mod defaults;
 mod discovery;
+mod events;
+mod fault;
 pub mod http;
 pub mod kind;
 pub mod object;
 pub mod patch;
 mod path;
 mod pod;
+mod quantity;
 mod scale;
 pub mod schema;
 pub mod selector;
@@ -21,8 +25,10 @@ pub mod served;
 pub mod status;
 mod store;
 mod table;
+mod validate;
 
 pub use api::{Api, Patch, Selection, Target, Unknown, Writing};
 pub use credentials::{Credentials, Unusable};
+pub use fault::Fault;
 pub use serve::serve;
 pub use store::{Change, Error, Event, EventKind, Key, Scope, Store, Watch};

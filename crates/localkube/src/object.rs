@@ -4,17 +4,11 @@
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Map, Value, json};
 
+use crate::fault::Fault;
 use crate::kind::Kind;
 use crate::path::text;
-use crate::schema::Fault;
 use crate::status::Status;
 use crate::store::Change;
-
-const NAME_RULE: &str = "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric \
-     characters, '-' or '.', and must start and end with an alphanumeric character (e.g. \
-     'example.com', regex used for validation is \
-     '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')";
-const MAX_NAME: usize = 253;
 
 /// What only the API server writes into metadata.
 const OWN: [&str; 7] = [
@@ -147,7 +141,7 @@ pub fn checked(kind: &Kind, namespace: &str, mut body: Value) -> Result<Value, S
 /// A new object. `suffix` completes a `generateName`.
 ///
 /// # Errors
-/// When it has no name, or one that can't be.
+/// When it has a version already.
 pub fn create(
     kind: &Kind,
     mut object: Value,
@@ -159,7 +153,9 @@ pub fn create(
         let message = "resourceVersion should not be set on objects to be created";
         return Err(Status::bad_request(message));
     }
+    // Nodes say what they are when they come.
     if kind.has_status
+        && kind.resource() != "nodes"
         && let Some(object) = object.as_object_mut()
     {
         object.remove("status");
@@ -174,9 +170,6 @@ pub fn create(
         _ if !prefix.is_empty() => format!("{prefix}{suffix}"),
         _ => String::new(),
     };
-    if let Some(fault) = name_fault(&name) {
-        return Err(Status::invalid(kind, &name, &[fault]));
-    }
     meta.insert("name".to_owned(), name.into());
     meta.insert("uid".to_owned(), uid.into());
     meta.insert("creationTimestamp".to_owned(), seconds(now).into());
@@ -184,38 +177,6 @@ pub fn create(
         meta.insert("generation".to_owned(), 1.into());
     }
     Ok(object)
-}
-
-fn name_fault(name: &str) -> Option<Fault> {
-    let fault = |reason, message: String| {
-        Some(Fault {
-            field: "metadata.name".to_owned(),
-            reason,
-            message,
-        })
-    };
-    let label = |label: &str| {
-        let inner = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
-        !label.is_empty()
-            && label.chars().all(inner)
-            && !label.starts_with('-')
-            && !label.ends_with('-')
-    };
-    if name.is_empty() {
-        let message = "Required value: name or generateName is required";
-        return fault("FieldValueRequired", message.to_owned());
-    }
-    if name.len() > MAX_NAME {
-        let message = format!("Invalid value: {name:?}: must be no more than {MAX_NAME} bytes");
-        return fault("FieldValueInvalid", message);
-    }
-    if !name.split('.').all(label) {
-        return fault(
-            "FieldValueInvalid",
-            format!("Invalid value: {name:?}: {NAME_RULE}"),
-        );
-    }
-    None
 }
 
 /// The times in metadata have no fraction of a second.

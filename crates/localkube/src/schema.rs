@@ -1,12 +1,11 @@
 //! Structural schemas: what a kind's objects hold, what is filled in, and what
 //! is refused, in the words of the real API server.
 
-use std::fmt;
-
 use kube_cel::{CompiledSchema, Validator, compile_schema};
 use regex::Regex;
 use serde_json::{Map, Value};
 
+use crate::fault::{Fault, Path};
 use crate::path::at;
 
 /// Fields that every object has at its root, whatever its schema says.
@@ -17,23 +16,6 @@ const ROOT: [&str; 3] = ["apiVersion", "kind", "metadata"];
 pub struct Schema {
     root: Value,
     rules: CompiledSchema,
-}
-
-/// What is wrong with an object.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Fault {
-    /// The field.
-    pub field: String,
-    /// The reason of a `StatusCause`.
-    pub reason: &'static str,
-    /// What was found, and what would be right.
-    pub message: String,
-}
-
-impl fmt::Display for Fault {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.field, self.message)
-    }
 }
 
 impl Schema {
@@ -100,24 +82,6 @@ impl Schema {
             });
         }
         faults
-    }
-}
-
-/// A place in an object.
-enum Path<'a> {
-    Root,
-    Field(&'a Path<'a>, &'a str),
-    Index(&'a Path<'a>, usize),
-}
-
-impl fmt::Display for Path<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Path::Root => Ok(()),
-            Path::Field(Path::Root, name) => write!(f, "{name}"),
-            Path::Field(parent, name) => write!(f, "{parent}.{name}"),
-            Path::Index(parent, index) => write!(f, "{parent}[{index}]"),
-        }
     }
 }
 

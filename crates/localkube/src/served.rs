@@ -1,15 +1,18 @@
 //! The kinds that are served: the built-in ones and those of
 //! CustomResourceDefinitions.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde_json::Value;
 
+use crate::events;
 use crate::kind::{Kind, built_in};
 use crate::object::meta;
 use crate::path::{at, text};
 use crate::schema::Schema;
+use crate::store::Event;
 
 /// A kind as it is served.
 #[derive(Debug)]
@@ -22,6 +25,57 @@ pub struct Served {
     pub columns: Vec<Column>,
     /// Where its size is, if it can be scaled.
     pub scale: Option<Scale>,
+}
+
+impl Served {
+    /// An object as it is kept, as this kind and version shows it.
+    pub(crate) fn shown<'v>(&self, kept: &'v Value) -> Cow<'v, Value> {
+        let version = self.kind.api_version();
+        if text(kept, "apiVersion") == version {
+            return Cow::Borrowed(kept);
+        }
+        let mut shown = match events::is_other_form(&self.kind) {
+            true => events::to_other(kept),
+            false => kept.clone(),
+        };
+        if let Some(shown) = shown.as_object_mut() {
+            shown.insert("apiVersion".to_owned(), version.into());
+        }
+        Cow::Owned(shown)
+    }
+
+    /// As `shown`, of what is shared.
+    pub(crate) fn show(&self, kept: &Arc<Value>) -> Arc<Value> {
+        match self.shown(kept) {
+            Cow::Borrowed(_) => Arc::clone(kept),
+            Cow::Owned(shown) => Arc::new(shown),
+        }
+    }
+
+    /// An event as this kind and version shows it.
+    pub(crate) fn show_event(&self, event: &Arc<Event>) -> Arc<Event> {
+        let before = event.before.as_ref();
+        let all = before.into_iter().chain([&event.object]);
+        if all
+            .into_iter()
+            .all(|kept| matches!(self.shown(kept), Cow::Borrowed(_)))
+        {
+            return Arc::clone(event);
+        }
+        Arc::new(Event {
+            object: self.show(&event.object),
+            before: before.map(|kept| self.show(kept)),
+            ..Event::clone(event)
+        })
+    }
+
+    /// An object of this kind and version, as it is kept.
+    pub(crate) fn kept(&self, shown: Value) -> Value {
+        match events::is_other_form(&self.kind) {
+            true => events::to_core(&shown),
+            false => shown,
+        }
+    }
 }
 
 /// A column of a table.

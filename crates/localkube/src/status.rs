@@ -2,8 +2,8 @@
 
 use serde_json::{Value, json};
 
+use crate::fault::Fault;
 use crate::kind::Kind;
-use crate::schema::Fault;
 use crate::store;
 
 /// Why a request failed.
@@ -122,6 +122,23 @@ impl Status {
     /// The request can't be understood.
     pub fn bad_request(message: impl Into<String>) -> Status {
         Status::new(400, "BadRequest", message)
+    }
+
+    /// As the real one, who tells a request that can't be read from a patch that
+    /// makes something that can't be.
+    pub(crate) fn of_patch(self) -> Status {
+        match self.reason {
+            "BadRequest" => Status::new(422, "Invalid", self.message),
+            _ => self,
+        }
+    }
+
+    /// An object that is none of its kind.
+    pub(crate) fn undecodable(kind: &Kind, why: &str) -> Status {
+        let (version, kind) = (&kind.version, &kind.kind);
+        Status::bad_request(format!(
+            "{kind} in version \"{version}\" cannot be handled as a {kind}: {why}"
+        ))
     }
 
     /// The request is understood and not allowed.

@@ -96,6 +96,19 @@ fn widget(name: &str, spec: Value) -> Value {
 }
 
 #[tokio::test]
+async fn names_that_lead_elsewhere_are_refused() {
+    let fixture = Fixture::new("names").await;
+    let maps = fixture.target("", "configmaps", "default", "");
+    let long = "a".repeat(254);
+    for bad in ["", "A", "a..b", "-a", "a-", "a/b", "..", "a\0", &long] {
+        let body = json!({"metadata": {"name": bad}});
+        let refused = fixture.create(&maps, body).await.unwrap_err();
+        assert_eq!(refused.code, 422, "{bad:?}");
+        assert!(refused.message.contains("metadata.name: "), "{refused}");
+    }
+}
+
+#[tokio::test]
 async fn a_definition_brings_a_kind_and_takes_it_away() {
     let fixture = Fixture::with_widgets("kind").await;
     let made = fixture

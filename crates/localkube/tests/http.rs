@@ -294,3 +294,43 @@ async fn namespaces_are_there() {
     let active = namespaces.get("default").await.unwrap().status.unwrap();
     assert_eq!(active.phase.as_deref(), Some("Active"));
 }
+
+#[tokio::test]
+async fn an_event_is_one_in_both_its_forms() {
+    use k8s_openapi::api::{core, events};
+    let fixture = fixture("events").await;
+    let old: Api<core::v1::Event> = Api::default_namespaced(fixture.client.clone());
+    let new: Api<events::v1::Event> = Api::default_namespaced(fixture.client.clone());
+    let event = json!({
+        "metadata": {"name": "x"}, "regarding": {"kind": "Pod", "name": "a", "namespace": "default"},
+        "note": "n", "reason": "R", "action": "A", "type": "Normal",
+        "eventTime": "2026-01-01T00:00:00.500000Z",
+        "reportingController": "example.com/c", "reportingInstance": "i",
+    });
+    let event = serde_json::from_value(event).unwrap();
+    let mut seen = old
+        .watch(&WatchParams::default().timeout(10), "0")
+        .await
+        .unwrap()
+        .boxed();
+    new.create(&PostParams::default(), &event).await.unwrap();
+    let Some(WatchEvent::Added(seen)) = seen.try_next().await.unwrap() else {
+        panic!("no event was seen")
+    };
+    assert_eq!(seen.message.as_deref(), Some("n"));
+    assert_eq!(seen.involved_object.name.as_deref(), Some("a"));
+    let about = ListParams::default().fields("involvedObject.name=a");
+    assert_eq!(old.list(&about).await.unwrap().items.len(), 1);
+    let about = ListParams::default().fields("regarding.name=a");
+    let found = new.list(&about).await.unwrap().items;
+    assert_eq!(found.first().unwrap().note.as_deref(), Some("n"));
+    let again = Patch::Merge(json!({
+        "series": {"count": 2, "lastObservedTime": "2026-01-01T00:00:01.000000Z"},
+    }));
+    let params = PatchParams::default();
+    new.patch("x", &params, &again).await.unwrap();
+    let series = old.get("x").await.unwrap().series.unwrap();
+    assert_eq!(series.count, Some(2));
+    new.delete("x", &DeleteParams::default()).await.unwrap();
+    assert!(old.get_opt("x").await.unwrap().is_none());
+}

@@ -2,7 +2,8 @@
 
 #![expect(clippy::indexing_slicing, reason = "a test may fail")]
 
-use localkube::schema::{Fault, Schema};
+use localkube::Fault;
+use localkube::schema::Schema;
 use serde_json::{Value, json};
 
 fn schema() -> Schema {

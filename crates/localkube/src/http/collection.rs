@@ -100,7 +100,7 @@ fn key_of(token: &str, target: &Target) -> Result<Key, Status> {
         .map_err(|_| malformed())?;
     let (namespace, name) = serde_json::from_slice(&token).map_err(|_| malformed())?;
     Ok(Key {
-        resource: target.served.kind.resource(),
+        resource: target.served.kind.kept_as(),
         namespace,
         name,
     })

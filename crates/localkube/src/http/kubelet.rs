@@ -11,9 +11,9 @@ use tower::ServiceExt;
 
 use super::asked::number;
 use crate::api::{Api, Target};
+use crate::fault::Fault;
 use crate::object::meta;
 use crate::path::text;
-use crate::schema::Fault;
 use crate::status::Status;
 
 /// The longest explanation of an error that is passed on.

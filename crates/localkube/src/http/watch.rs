@@ -84,7 +84,8 @@ impl Follow {
             tokio::select! {
                 events = self.watch.next() => match events {
                     Ok(events) => {
-                        let seen = events.iter().filter_map(|event| self.selection.of_event(event));
+                        let shown = events.iter().map(|event| self.served.show_event(event));
+                        let seen = shown.filter_map(|event| self.selection.of_event(&event));
                         let lines: String = seen
                             .map(|(kind, object)| line(self.shape, &self.served, kind, &object))
                             .collect();
