@@ -41,6 +41,9 @@ pub(crate) struct Args {
     /// Endpoints of the parameter servers
     #[arg(long, env = "PADDLE_PSERVERS_IP_PORT_LIST", value_delimiter = ',')]
     server_endpoints: Vec<String>,
+    /// Where the first parameter server meets its peers before it serves
+    #[arg(long, env = "PADDLE_GLOO_HTTP_ENDPOINT", default_value = "")]
+    meeting: String,
     /// Endpoints of the workers
     #[arg(long, env = "PADDLE_TRAINER_ENDPOINTS", value_delimiter = ',')]
     worker_endpoints: Vec<String>,
@@ -67,7 +70,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
             }
         }
         if args.servers {
-            for server in servers(&args.server_endpoints, start).await {
+            for server in servers(&args.server_endpoints, &args.meeting, start).await {
                 say(&format!(
                     "parameter server {server} does not accept connections; going on"
                 ));
@@ -114,9 +117,20 @@ async fn names(args: &Args) -> Vec<String> {
 }
 
 /// Waits for parameter servers; returns those that refuse in the end.
-async fn servers(endpoints: &[String], start: Instant) -> Vec<String> {
+///
+/// With gloo the first of them serves only after it has met the workers: then it is
+/// enough that it waits for them.
+async fn servers(endpoints: &[String], meeting: &str, start: Instant) -> Vec<String> {
+    let host = |endpoint: &str| Some(endpoint.rsplit_once(':')?.0.to_owned());
+    let meets = |endpoint: &str| !meeting.is_empty() && host(endpoint) == host(meeting);
     loop {
-        let answers = join_all(endpoints.iter().map(|endpoint| ask(endpoint))).await;
+        let asked = endpoints.iter().map(|endpoint| async {
+            match ask(endpoint).await {
+                Answer::Refuses if meets(endpoint) => ask(meeting).await,
+                answer => answer,
+            }
+        });
+        let answers = join_all(asked).await;
         if is_enough(&answers, start.elapsed()) {
             let refusing = endpoints
                 .iter()
@@ -186,7 +200,7 @@ mod tests {
         let endpoints = [&first, &second].map(|l| l.local_addr().unwrap().to_string());
         let address = second.local_addr().unwrap();
         drop(second);
-        let waiting = servers(&endpoints, Instant::now());
+        let waiting = servers(&endpoints, "", Instant::now());
         let listening = async {
             assert_eq!(ask(&endpoints[1]).await, Answer::Refuses);
             TcpListener::bind(address).unwrap()
@@ -196,11 +210,23 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn a_server_that_meets_the_workers_first_is_not_waited_for() {
+        let meeting = TcpListener::bind("127.0.0.1:0").unwrap();
+        let closed = TcpListener::bind("127.0.0.1:0").unwrap();
+        let [meeting_at, server] = [&meeting, &closed].map(|l| l.local_addr().unwrap().to_string());
+        drop(closed);
+        assert_eq!(ask(&server).await, Answer::Refuses);
+        let missing = servers(&[server], &meeting_at, Instant::now()).await;
+        assert_eq!(missing, Vec::<String>::new());
+    }
+
+    #[tokio::test]
     async fn names_that_resolve_are_not_missing() {
         let args = Args {
             names: true,
             servers: false,
             own: "localhost".to_owned(),
+            meeting: String::new(),
             server_endpoints: vec!["localhost:1".to_owned()],
             worker_endpoints: vec!["localhost:1".to_owned(), "localhost:2".to_owned()],
         };

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::body::Body;
-use axum::extract::ws::{Message, WebSocket, WebSocketUpgrade};
+use axum::extract::ws::{CloseFrame, Message, Utf8Bytes, WebSocket, WebSocketUpgrade, close_code};
 use axum::extract::{Path, Query, RawQuery, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
@@ -203,7 +203,11 @@ async fn serve(socket: WebSocket, mut session: Session) {
                 return;
             }
         }
-        let _ = to_client.send(Message::Close(None)).await;
+        let goodbye = CloseFrame {
+            code: close_code::NORMAL,
+            reason: Utf8Bytes::default(),
+        };
+        let _ = to_client.send(Message::Close(Some(goodbye))).await;
     };
     tokio::select! {
         ((), ()) = async { tokio::join!(process, client) } => {}

@@ -26,14 +26,19 @@ pub(super) fn watch(api: &Api, target: &Target, asked: &Asked) -> Result<Respons
     let shape = asked.shape();
     let served = Arc::clone(&target.served);
     let since: u64 = asked.number("resourceVersion")?.unwrap_or(0);
+    let wants_all = asked.is_set("sendInitialEvents");
     let mut first = Vec::new();
-    let watch = if since == 0 {
+    let watch = if since == 0 || wants_all {
         // From wherever we are, which is told first.
         let (found, _, revision) = api.list(target, &selection, None, usize::MAX);
         let found = found
             .iter()
             .map(|object| line(shape, &served, EventKind::Added, object));
         first.extend(found);
+        if wants_all {
+            let end = json!({"k8s.io/initial-events-end": "true"});
+            first.push(bookmark(&served, revision, Some(end)));
+        }
         api.watch(target, revision)?
     } else {
         api.watch(target, since)?
@@ -95,21 +100,30 @@ impl Follow {
                     }
                     Err(error) => {
                         let status = Status::from(error).to_json();
-                        return Some(Err(format!("{}\n", json!({"type": "ERROR", "object": status}))));
+                        return Some(Err(event("ERROR", &status)));
                     }
                 },
                 () = tokio::time::sleep_until(self.ends) => return None,
                 () = rest, if self.bookmarks => {
-                    let object = json!({
-                        "kind": self.served.kind.kind,
-                        "apiVersion": self.served.kind.api_version(),
-                        "metadata": {"resourceVersion": self.watch.revision().to_string()},
-                    });
-                    return Some(Ok(format!("{}\n", json!({"type": "BOOKMARK", "object": object}))));
+                    return Some(Ok(bookmark(&self.served, self.watch.revision(), None)));
                 }
             }
         }
     }
+}
+
+/// Tells how far a watch has come.
+fn bookmark(served: &Served, revision: u64, annotations: Option<Value>) -> String {
+    let mut metadata = json!({"resourceVersion": revision.to_string()});
+    if let Some(annotations) = annotations {
+        metadata["annotations"] = annotations;
+    }
+    let object = json!({
+        "kind": served.kind.kind,
+        "apiVersion": served.kind.api_version(),
+        "metadata": metadata,
+    });
+    event("BOOKMARK", &object)
 }
 
 fn line(shape: Shape, served: &Served, kind: EventKind, object: &Value) -> String {
@@ -119,5 +133,11 @@ fn line(shape: Shape, served: &Served, kind: EventKind, object: &Value) -> Strin
         EventKind::Deleted => "DELETED",
     };
     let object = shape.of(served, object, meta(object, "resourceVersion"));
-    format!("{}\n", json!({"type": type_, "object": object}))
+    event(type_, &object)
+}
+
+/// The type comes first, as with the real server: a client knows then what it reads,
+/// and need not keep the object until it does.
+fn event(type_: &str, object: &Value) -> String {
+    format!("{{\"type\":\"{type_}\",\"object\":{object}}}\n")
 }
