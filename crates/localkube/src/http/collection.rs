@@ -81,9 +81,9 @@ fn list(api: &Api, target: &Target, asked: &Asked) -> Result<Response, Status> {
             },
             "items": found.iter().map(|object| metadata_only(object)).collect::<Vec<_>>(),
         }),
-        Shape::Table => {
+        Shape::Table(include) => {
             let found: Vec<&Value> = found.iter().map(|object| &**object).collect();
-            table::of(&target.served, &found, &revision.to_string(), next)
+            table::of(&target.served, &found, include, &revision.to_string(), next)
         }
     }))
 }
