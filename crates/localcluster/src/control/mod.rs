@@ -1,1 +1,56 @@
 //! What a control plane does beside the API.
+//!
+//! Each loop watches what it decides on, decides in a pure function, and writes
+//! what is missing. It keeps nothing that the API does not tell it again after a
+//! restart, and does nothing while nothing changes.
+
+use std::future::Future;
+
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use kube::Client;
+use tokio::task::JoinSet;
+
+mod census;
+mod garbage;
+mod mirror;
+
+/// A part of the control plane that runs by itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Loop {
+    /// Deletes what has lost its owners.
+    Garbage,
+}
+
+impl Loop {
+    /// All of them.
+    pub const ALL: [Loop; 1] = [Loop::Garbage];
+
+    fn run(self, client: Client) -> BoxFuture<'static, ()> {
+        match self {
+            Loop::Garbage => garbage::run(client).boxed(),
+        }
+    }
+}
+
+/// Runs the whole control plane until told to stop.
+pub async fn run(client: Client, stop: impl Future<Output = ()>) {
+    run_only(&Loop::ALL, client, stop).await;
+}
+
+/// Runs some parts of the control plane until told to stop.
+pub async fn run_only(loops: &[Loop], client: Client, stop: impl Future<Output = ()>) {
+    let mut tasks = JoinSet::new();
+    for part in loops {
+        tasks.spawn(part.run(client.clone()));
+    }
+    tokio::select! {
+        () = stop => tasks.shutdown().await,
+        // No loop ends by itself.
+        Some(Err(error)) = tasks.join_next() => {
+            if let Ok(panic) = error.try_into_panic() {
+                std::panic::resume_unwind(panic);
+            }
+        }
+    }
+}
