@@ -14,21 +14,25 @@ use tokio::task::JoinSet;
 mod census;
 mod garbage;
 mod mirror;
+mod namespaces;
 
 /// A part of the control plane that runs by itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Loop {
     /// Deletes what has lost its owners.
     Garbage,
+    /// Empties namespaces that are to end.
+    Namespaces,
 }
 
 impl Loop {
     /// All of them.
-    pub const ALL: [Loop; 1] = [Loop::Garbage];
+    pub const ALL: [Loop; 2] = [Loop::Garbage, Loop::Namespaces];
 
     fn run(self, client: Client) -> BoxFuture<'static, ()> {
         match self {
             Loop::Garbage => garbage::run(client).boxed(),
+            Loop::Namespaces => namespaces::run(client).boxed(),
         }
     }
 }
