@@ -12,13 +12,17 @@ use kube::Client;
 use tokio::task::JoinSet;
 
 mod census;
+mod events;
 mod garbage;
 mod mirror;
 mod namespaces;
+mod scheduler;
 
 /// A part of the control plane that runs by itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Loop {
+    /// Gives pods a node.
+    Scheduler,
     /// Deletes what has lost its owners.
     Garbage,
     /// Empties namespaces that are to end.
@@ -27,10 +31,11 @@ pub enum Loop {
 
 impl Loop {
     /// All of them.
-    pub const ALL: [Loop; 2] = [Loop::Garbage, Loop::Namespaces];
+    pub const ALL: [Loop; 3] = [Loop::Scheduler, Loop::Garbage, Loop::Namespaces];
 
     fn run(self, client: Client) -> BoxFuture<'static, ()> {
         match self {
+            Loop::Scheduler => scheduler::run(client).boxed(),
             Loop::Garbage => garbage::run(client).boxed(),
             Loop::Namespaces => namespaces::run(client).boxed(),
         }

@@ -1,0 +1,515 @@
+//! Where pods go, as a table.
+
+#![expect(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    reason = "a test may fail"
+)]
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+
+use super::place::{Outcome, World};
+use super::view::{ClaimView, Labels, NodeView, PodView, VolumeView};
+use crate::control::mirror::Key;
+
+/// Two nodes in two zones, with 4 CPUs, 8 GiB and 3 pods each.
+fn nodes(changes: &[(&str, Value)]) -> BTreeMap<Key, NodeView> {
+    let node = |(name, zone): (&str, &str)| {
+        let mut node = json!({
+            "metadata": {"labels": {"zone": zone, "kubernetes.io/hostname": name, "size": "4"}},
+            "spec": {},
+            "status": {"allocatable": {"cpu": "4", "memory": "8Gi", "pods": "3"}},
+        });
+        for (_, change) in changes.iter().filter(|(changed, _)| *changed == name) {
+            for (path, value) in change.as_object().unwrap() {
+                let (parent, field) = path.rsplit_once('/').unwrap();
+                node.pointer_mut(parent).unwrap()[field] = value.clone();
+            }
+        }
+        let node = NodeView::of(serde_json::from_value(node).unwrap()).unwrap();
+        ((String::new(), name.to_owned()), node)
+    };
+    [("n-0", "a"), ("n-1", "b")].into_iter().map(node).collect()
+}
+
+/// A pod of the default namespace; its order is that of creation.
+fn pod(order: usize, name: &str, spec: Value) -> (Key, PodView) {
+    let mut spec = spec;
+    if spec.get("containers").is_none() {
+        spec["containers"] = json!([]);
+    }
+    let pod = json!({
+        "metadata": {
+            "uid": name,
+            "labels": {"app": name.split('-').next()},
+            "creationTimestamp": format!("2026-01-01T00:00:{order:02}Z"),
+        },
+        "spec": spec,
+    });
+    let view = PodView::of(serde_json::from_value(pod).unwrap()).unwrap();
+    (("default".to_owned(), name.to_owned()), view)
+}
+
+struct Given {
+    nodes: BTreeMap<Key, NodeView>,
+    pods: Vec<(&'static str, Value)>,
+    claims: BTreeMap<Key, ClaimView>,
+    volumes: BTreeMap<Key, VolumeView>,
+}
+
+impl Given {
+    fn pods(pods: &[(&'static str, Value)]) -> Given {
+        Given {
+            nodes: nodes(&[]),
+            pods: pods.to_vec(),
+            claims: BTreeMap::new(),
+            volumes: BTreeMap::new(),
+        }
+    }
+
+    fn on(self, nodes: BTreeMap<Key, NodeView>) -> Given {
+        Given { nodes, ..self }
+    }
+
+    /// Node or message of each pod that waited, in the order of the decisions.
+    fn placed(&self) -> Vec<(String, String)> {
+        let pods = self.pods.iter().enumerate();
+        let pods = pods
+            .map(|(order, (name, spec))| pod(order, name, spec.clone()))
+            .collect();
+        let namespace = (String::new(), "default".to_owned());
+        let namespaces = BTreeMap::from([(namespace, Labels::from([("t".into(), "x".into())]))]);
+        let mut world = World::new(&self.nodes, &self.claims, &self.volumes, &namespaces);
+        let placements = world.schedule(&pods, &BTreeMap::new());
+        let told = placements.into_iter().map(|placement| {
+            let outcome = match placement.outcome {
+                Outcome::Fits(node) => node,
+                Outcome::Waits { message, .. } => message,
+            };
+            (placement.pod.1, outcome)
+        });
+        told.collect()
+    }
+
+    /// The outcome of the only pod that waited.
+    fn outcome(&self) -> String {
+        let [(_, outcome)] = &self.placed()[..] else {
+            unreachable!("one pod waits")
+        };
+        outcome.clone()
+    }
+}
+
+fn asks(requests: Value) -> Value {
+    json!({"containers": [{"name": "c", "resources": {"requests": requests}}]})
+}
+
+fn on(node: &str, mut spec: Value) -> Value {
+    spec["nodeName"] = json!(node);
+    spec
+}
+
+fn affinity(kind: &str, key: &str, term: Value) -> Value {
+    json!({"affinity": {kind: {format!("{key}DuringSchedulingIgnoredDuringExecution"): term}}})
+}
+
+fn apart(app: &str, topology: &str) -> Value {
+    let labels = json!({"matchLabels": {"app": app}});
+    affinity(
+        "podAntiAffinity",
+        "required",
+        json!([{"labelSelector": labels, "topologyKey": topology}]),
+    )
+}
+
+fn together(app: &str, topology: &str) -> Value {
+    let labels = json!({"matchLabels": {"app": app}});
+    affinity(
+        "podAffinity",
+        "required",
+        json!([{"labelSelector": labels, "topologyKey": topology}]),
+    )
+}
+
+#[test]
+fn pods_go_where_they_must() {
+    let zone = |operator: &str, values: Value| {
+        let wanted = json!({"key": "zone", "operator": operator, "values": values});
+        let terms = json!({"nodeSelectorTerms": [{"matchExpressions": [wanted]}]});
+        affinity("nodeAffinity", "required", terms)
+    };
+    let by_name = json!({"nodeSelectorTerms": [{"matchFields": [
+        {"key": "metadata.name", "operator": "In", "values": ["n-1"]}
+    ]}]});
+    let larger = json!({"nodeSelectorTerms": [{"matchExpressions": [
+        {"key": "size", "operator": "Gt", "values": ["4"]}
+    ]}]});
+    let both_refuse = "0/2 nodes are available: 2 node(s) didn't match Pod's node \
+        affinity/selector. preemption: 0/2 nodes are available: 2 Preemption is not helpful for \
+        scheduling.";
+    for (spec, wanted) in [
+        (json!({}), "n-0"),
+        (json!({"nodeSelector": {"zone": "b"}}), "n-1"),
+        (json!({"nodeSelector": {"zone": "c"}}), both_refuse),
+        (zone("In", json!(["b", "c"])), "n-1"),
+        (zone("NotIn", json!(["a"])), "n-1"),
+        (zone("Exists", json!(null)), "n-0"),
+        (zone("DoesNotExist", json!(null)), both_refuse),
+        (affinity("nodeAffinity", "required", by_name), "n-1"),
+        (affinity("nodeAffinity", "required", larger), both_refuse),
+        (
+            affinity(
+                "nodeAffinity",
+                "required",
+                json!({"nodeSelectorTerms": [{}]}),
+            ),
+            both_refuse,
+        ),
+    ] {
+        let outcome = Given::pods(&[("p", spec.clone())]).outcome();
+        assert_eq!(outcome, wanted, "{spec}");
+    }
+}
+
+#[test]
+fn nodes_refuse_what_they_do_not_want() {
+    let taint = |effect: &str| {
+        json!({"/spec/taints": [
+            {"key": "k", "value": "v", "effect": effect}
+        ]})
+    };
+    let tolerates = |toleration: Value| json!({"tolerations": [toleration]});
+    let unschedulable = json!({"/spec/unschedulable": true});
+    let refused = |reason: &str| {
+        format!(
+            "0/2 nodes are available: 2 {reason}. preemption: 0/2 nodes are available: 2 Preemption \
+         is not helpful for scheduling."
+        )
+    };
+    let tainted = refused("node(s) had untolerated taint {k: v}");
+    for (node, spec, wanted) in [
+        (taint("NoSchedule"), json!({}), tainted.as_str()),
+        (taint("NoExecute"), json!({}), &tainted),
+        (taint("PreferNoSchedule"), json!({}), "n-0"),
+        (
+            taint("NoSchedule"),
+            tolerates(json!({"operator": "Exists"})),
+            "n-0",
+        ),
+        (
+            taint("NoSchedule"),
+            tolerates(json!({"key": "k", "value": "v"})),
+            "n-0",
+        ),
+        (
+            taint("NoSchedule"),
+            tolerates(json!({"key": "k", "value": "w"})),
+            &tainted,
+        ),
+        (
+            taint("NoSchedule"),
+            tolerates(json!({"key": "k", "operator": "Exists", "effect": "NoExecute"})),
+            &tainted,
+        ),
+        (
+            unschedulable.clone(),
+            json!({}),
+            &refused("node(s) were unschedulable"),
+        ),
+        (
+            unschedulable,
+            tolerates(json!({"key": "node.kubernetes.io/unschedulable", "operator": "Exists"})),
+            "n-0",
+        ),
+    ] {
+        let nodes = nodes(&[("n-0", node.clone()), ("n-1", node.clone())]);
+        let outcome = Given::pods(&[("p", spec.clone())]).on(nodes).outcome();
+        assert_eq!(outcome, wanted, "{spec} on {node}");
+    }
+    let one = nodes(&[("n-0", taint("PreferNoSchedule"))]);
+    assert_eq!(Given::pods(&[("p", json!({}))]).on(one).outcome(), "n-1");
+}
+
+#[test]
+fn room_is_shared() {
+    let full = asks(json!({"cpu": "3", "memory": "1Gi"}));
+    let given = Given::pods(&[
+        ("a", on("n-0", full.clone())),
+        ("b", full.clone()),
+        ("c", full.clone()),
+        ("d", asks(json!({"nvidia.com/gpu": 1, "cpu": "1"}))),
+    ]);
+    let placed = given.placed();
+    assert_eq!(placed[0].1, "n-1");
+    assert_eq!(
+        placed[1].1,
+        "0/2 nodes are available: 2 Insufficient cpu. preemption: 0/2 nodes are available: 2 No \
+         preemption victims found for incoming pod."
+    );
+    assert_eq!(
+        placed[2].1,
+        "0/2 nodes are available: 2 Insufficient nvidia.com/gpu. preemption: 0/2 nodes are \
+         available: 2 Preemption is not helpful for scheduling."
+    );
+}
+
+#[test]
+fn every_shortage_is_told() {
+    let given = Given::pods(&[("p", asks(json!({"cpu": "5", "memory": "9Gi"})))])
+        .on(nodes(&[("n-1", json!({"/spec/unschedulable": true}))]));
+    assert_eq!(
+        given.outcome(),
+        "0/2 nodes are available: 1 Insufficient cpu, 1 Insufficient memory, 1 node(s) were \
+         unschedulable. preemption: 0/2 nodes are available: 2 Preemption is not helpful for \
+         scheduling."
+    );
+}
+
+#[test]
+fn pods_spread_and_no_node_takes_too_many() {
+    let names = ["a", "b", "c", "d", "e", "f", "g"];
+    let given = Given::pods(&names.map(|name| (name, json!({}))));
+    let placed = given.placed();
+    let nodes: Vec<&str> = placed.iter().map(|(_, node)| node.as_str()).collect();
+    assert_eq!(nodes[..6], ["n-0", "n-1", "n-0", "n-1", "n-0", "n-1"]);
+    assert!(nodes[6].starts_with("0/2 nodes are available: 2 Too many pods. "));
+}
+
+#[test]
+fn init_containers_and_sidecars_count() {
+    let container = |cpu: &str| json!({"name": "c", "resources": {"requests": {"cpu": cpu}}});
+    let sidecar = json!({
+        "name": "s", "restartPolicy": "Always", "resources": {"requests": {"cpu": "1"}},
+    });
+    for (init, main, wanted) in [
+        (json!([container("2")]), json!([container("1")]), 2_000),
+        (
+            json!([container("2")]),
+            json!([container("1"), container("2")]),
+            3_000,
+        ),
+        (
+            json!([sidecar, container("3")]),
+            json!([container("1")]),
+            4_000,
+        ),
+        (
+            json!([container("1"), sidecar]),
+            json!([container("2")]),
+            3_000,
+        ),
+    ] {
+        let spec = json!({"initContainers": init, "containers": main});
+        let (_, view) = pod(0, "p", spec.clone());
+        assert_eq!(view.requests["cpu"], wanted, "{spec}");
+    }
+}
+
+#[test]
+fn important_pods_go_first_then_old_ones() {
+    let given = Given::pods(&[
+        ("a", json!({})),
+        ("b", json!({})),
+        ("c", json!({"priority": 10})),
+    ]);
+    let order: Vec<String> = given.placed().into_iter().map(|(name, _)| name).collect();
+    assert_eq!(order, ["c", "a", "b"]);
+}
+
+#[test]
+fn ports_of_a_node_are_taken_once() {
+    let port = |address: Option<&str>, protocol: &str| {
+        let port = json!({
+            "containerPort": 80, "hostPort": 80, "hostIP": address, "protocol": protocol,
+        });
+        json!({"nodeSelector": {"zone": "a"}, "containers": [{"name": "c", "ports": [port]}]})
+    };
+    for (other, fits) in [
+        (port(None, "TCP"), false),
+        (port(Some("10.0.0.1"), "TCP"), false),
+        (port(None, "UDP"), true),
+    ] {
+        let given = Given::pods(&[("a", on("n-0", port(None, "TCP"))), ("b", other.clone())]);
+        assert_eq!(given.outcome() == "n-0", fits, "{other}");
+    }
+}
+
+#[test]
+fn pods_keep_together_and_apart() {
+    let host = "kubernetes.io/hostname";
+    let no_affinity = "0/2 nodes are available: 2 node(s) didn't match pod affinity rules. \
+        preemption: 0/2 nodes are available: 2 Preemption is not helpful for scheduling.";
+    type Case<'a> = (&'a str, &'a [(&'static str, Value)], &'a str);
+    let cases: [Case<'_>; 8] = [
+        (
+            "next to it",
+            &[("a", on("n-1", json!({}))), ("b", together("a", host))],
+            "n-1",
+        ),
+        (
+            "with nobody to be next to",
+            &[("b", together("a", host))],
+            no_affinity,
+        ),
+        (
+            "the first of its group",
+            &[("a-0", together("a", host))],
+            "n-0",
+        ),
+        (
+            "the second of its group",
+            &[("a-0", on("n-1", json!({}))), ("a-1", together("a", host))],
+            "n-1",
+        ),
+        (
+            "by a label that no node has",
+            &[("a-0", together("a", "rack"))],
+            no_affinity,
+        ),
+        (
+            "apart",
+            &[("a-0", on("n-0", json!({}))), ("a-1", apart("a", host))],
+            "n-1",
+        ),
+        (
+            "shunned",
+            &[("a-0", on("n-0", apart("b", "zone"))), ("b", json!({}))],
+            "n-1",
+        ),
+        (
+            "no place left",
+            &[
+                ("a-0", on("n-0", apart("a", host))),
+                ("a-1", on("n-1", json!({}))),
+                ("a-2", apart("a", host)),
+            ],
+            "0/2 nodes are available: 2 node(s) didn't match pod anti-affinity rules. preemption: \
+             0/2 nodes are available: 2 No preemption victims found for incoming pod.",
+        ),
+    ];
+    for (case, pods, wanted) in cases {
+        assert_eq!(Given::pods(pods).outcome(), wanted, "{case}");
+    }
+}
+
+#[test]
+fn namespaces_of_neighbours_are_chosen() {
+    let labels = json!({"matchLabels": {"app": "a"}});
+    let term = |more: Value| {
+        let mut term = json!({"labelSelector": labels, "topologyKey": "zone"});
+        json_merge(&mut term, &more);
+        affinity("podAffinity", "required", json!([term]))
+    };
+    for (more, fits) in [
+        (json!({}), true),
+        (json!({"namespaces": ["other"]}), false),
+        (json!({"namespaces": ["other", "default"]}), true),
+        (json!({"namespaceSelector": {}}), true),
+        (
+            json!({"namespaceSelector": {"matchLabels": {"t": "x"}}}),
+            true,
+        ),
+        (
+            json!({"namespaceSelector": {"matchLabels": {"t": "y"}}}),
+            false,
+        ),
+    ] {
+        let given = Given::pods(&[("a", on("n-1", json!({}))), ("b", term(more.clone()))]);
+        assert_eq!(given.outcome() == "n-1", fits, "{more}");
+    }
+}
+
+fn json_merge(to: &mut Value, more: &Value) {
+    for (field, value) in more.as_object().unwrap() {
+        to[field] = value.clone();
+    }
+}
+
+#[test]
+fn wishes_come_before_room() {
+    let zone_a = json!({"matchExpressions": [{"key": "zone", "operator": "In", "values": ["a"]}]});
+    let likes = affinity(
+        "nodeAffinity",
+        "preferred",
+        json!([{"weight": 1, "preference": zone_a}]),
+    );
+    let labels = json!({"matchLabels": {"app": "a"}});
+    let near = json!([{"weight": 1, "podAffinityTerm": {
+        "labelSelector": labels, "topologyKey": "zone",
+    }}]);
+    let busy = ("a", on("n-0", asks(json!({"cpu": "2"}))));
+    for (spec, wanted) in [
+        (json!({}), "n-1"),
+        (likes, "n-0"),
+        (affinity("podAffinity", "preferred", near.clone()), "n-0"),
+        (affinity("podAntiAffinity", "preferred", near), "n-1"),
+    ] {
+        assert_eq!(
+            Given::pods(&[busy.clone(), ("b", spec.clone())]).outcome(),
+            wanted,
+            "{spec}"
+        );
+    }
+}
+
+#[test]
+fn pods_follow_their_volumes() {
+    let key = |name: &str| ("default".to_owned(), name.to_owned());
+    let bound = |volume: Option<&str>, is_going| ClaimView {
+        volume: volume.map(str::to_owned),
+        is_going,
+    };
+    let volume = json!({"spec": {"nodeAffinity": {"required": {"nodeSelectorTerms": [
+        {"matchExpressions": [{"key": "zone", "operator": "In", "values": ["b"]}]}
+    ]}}}});
+    let volume = VolumeView::of(serde_json::from_value(volume).unwrap()).unwrap();
+    for (claim, selector, wanted) in [
+        ("there", json!({}), "n-1"),
+        (
+            "there",
+            json!({"zone": "a"}),
+            "1 node(s) had volume node affinity conflict",
+        ),
+        (
+            "open",
+            json!({}),
+            "0/2 nodes are available: pod has unbound immediate",
+        ),
+        (
+            "going",
+            json!({}),
+            "persistentvolumeclaim \"going\" is being deleted",
+        ),
+        (
+            "missing",
+            json!({}),
+            "persistentvolumeclaim \"missing\" not found",
+        ),
+    ] {
+        let volumes = json!([{"name": "v", "persistentVolumeClaim": {"claimName": claim}}]);
+        let mut given =
+            Given::pods(&[("p", json!({"volumes": volumes, "nodeSelector": selector}))]);
+        given.claims = BTreeMap::from([
+            (key("there"), bound(Some("local"), false)),
+            (key("open"), bound(None, false)),
+            (key("going"), bound(Some("local"), true)),
+        ]);
+        given.volumes = BTreeMap::from([((String::new(), "local".to_owned()), volume.clone())]);
+        let outcome = given.outcome();
+        assert!(outcome.contains(wanted), "{claim}: {outcome}");
+    }
+}
+
+#[test]
+fn some_are_not_placed() {
+    let gated = json!({"schedulingGates": [{"name": "g"}]});
+    let given = Given::pods(&[("a", gated), ("b", json!({"schedulerName": "volcano"}))]);
+    assert_eq!(
+        given.outcome(),
+        "Scheduling is blocked due to non-empty scheduling gates"
+    );
+    let none = Given::pods(&[("p", json!({}))]).on(BTreeMap::new());
+    assert_eq!(none.outcome(), "no nodes available to schedule pods");
+}
