@@ -14,9 +14,11 @@ use tokio::task::JoinSet;
 mod census;
 mod events;
 mod garbage;
+mod lost_pods;
 mod mirror;
 mod namespaces;
 mod scheduler;
+mod statefulsets;
 
 /// A part of the control plane that runs by itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,17 +29,29 @@ pub enum Loop {
     Garbage,
     /// Empties namespaces that are to end.
     Namespaces,
+    /// Keeps StatefulSets.
+    StatefulSets,
+    /// Deletes pods whose node is gone.
+    LostPods,
 }
 
 impl Loop {
     /// All of them.
-    pub const ALL: [Loop; 3] = [Loop::Scheduler, Loop::Garbage, Loop::Namespaces];
+    pub const ALL: [Loop; 5] = [
+        Loop::Scheduler,
+        Loop::Garbage,
+        Loop::Namespaces,
+        Loop::StatefulSets,
+        Loop::LostPods,
+    ];
 
     fn run(self, client: Client) -> BoxFuture<'static, ()> {
         match self {
             Loop::Scheduler => scheduler::run(client).boxed(),
             Loop::Garbage => garbage::run(client).boxed(),
             Loop::Namespaces => namespaces::run(client).boxed(),
+            Loop::StatefulSets => statefulsets::run(client).boxed(),
+            Loop::LostPods => lost_pods::run(client).boxed(),
         }
     }
 }
