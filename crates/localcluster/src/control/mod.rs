@@ -17,8 +17,10 @@ mod garbage;
 mod lost_pods;
 mod mirror;
 mod namespaces;
+mod quantity;
 mod scheduler;
 mod statefulsets;
+mod volumes;
 
 /// A part of the control plane that runs by itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,17 +33,20 @@ pub enum Loop {
     Namespaces,
     /// Keeps StatefulSets.
     StatefulSets,
+    /// Binds claims to volumes.
+    Volumes,
     /// Deletes pods whose node is gone.
     LostPods,
 }
 
 impl Loop {
     /// All of them.
-    pub const ALL: [Loop; 5] = [
+    pub const ALL: [Loop; 6] = [
         Loop::Scheduler,
         Loop::Garbage,
         Loop::Namespaces,
         Loop::StatefulSets,
+        Loop::Volumes,
         Loop::LostPods,
     ];
 
@@ -51,6 +56,7 @@ impl Loop {
             Loop::Garbage => garbage::run(client).boxed(),
             Loop::Namespaces => namespaces::run(client).boxed(),
             Loop::StatefulSets => statefulsets::run(client).boxed(),
+            Loop::Volumes => volumes::run(client).boxed(),
             Loop::LostPods => lost_pods::run(client).boxed(),
         }
     }

@@ -3,7 +3,6 @@
 mod affinity;
 mod fit;
 mod place;
-mod quantity;
 #[cfg(test)]
 mod tests;
 mod view;

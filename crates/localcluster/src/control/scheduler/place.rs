@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use super::affinity::{Term, term_selects};
 use super::fit::{Reason, is_tolerated, obstacles};
-use super::quantity::{Amounts, add};
 use super::view::{ClaimView, Labels, NodeView, PodView, VolumeView};
 use crate::control::mirror::Key;
+use crate::control::quantity::{Amounts, add};
 
 /// The reason of a pod for which there is no node.
 pub(super) const UNSCHEDULABLE: &str = "Unschedulable";

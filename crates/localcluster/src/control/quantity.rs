@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 
 /// Amounts by resource, in thousandths.
-pub(super) type Amounts = BTreeMap<String, i128>;
+pub(crate) type Amounts = BTreeMap<String, i128>;
 
 /// Reads amounts. What is no amount, which the API refuses, is none.
-pub(super) fn amounts(quantities: Option<&BTreeMap<String, Quantity>>) -> Amounts {
+pub(crate) fn amounts(quantities: Option<&BTreeMap<String, Quantity>>) -> Amounts {
     let quantities = quantities.into_iter().flatten();
     quantities
         .map(|(name, quantity)| (name.clone(), thousandths(&quantity.0).unwrap_or(0)))
@@ -16,14 +16,14 @@ pub(super) fn amounts(quantities: Option<&BTreeMap<String, Quantity>>) -> Amount
 }
 
 /// Adds amounts to others.
-pub(super) fn add(to: &mut Amounts, more: &Amounts) {
+pub(crate) fn add(to: &mut Amounts, more: &Amounts) {
     for (name, amount) in more {
         *to.entry(name.clone()).or_default() += amount;
     }
 }
 
 /// What is needed for either: the larger of each.
-pub(super) fn either(one: &Amounts, other: &Amounts) -> Amounts {
+pub(crate) fn either(one: &Amounts, other: &Amounts) -> Amounts {
     let mut most = one.clone();
     for (name, amount) in other {
         let entry = most.entry(name.clone()).or_default();
@@ -33,7 +33,7 @@ pub(super) fn either(one: &Amounts, other: &Amounts) -> Amounts {
 }
 
 /// An amount in thousandths, rounded up.
-pub(super) fn thousandths(text: &str) -> Option<i128> {
+pub(crate) fn thousandths(text: &str) -> Option<i128> {
     const SUFFIXES: [(&str, f64); 15] = [
         ("Ki", 1024.0),
         ("Mi", 1_048_576.0),
