@@ -69,10 +69,22 @@ impl Args {
         };
         // The init container of jobs is this very program.
         let mut own = Image::machine();
-        own.files = [("/paddle-operator".into(), "/proc/self/exe".into())].into();
+        own.files = [("/paddle-operator".into(), program(dir)?)].into();
         images.add(OWN_IMAGE, own);
         Ok(images)
     }
+}
+
+/// This program, kept for containers that start when its file may have been replaced
+/// or removed.
+fn program(dir: &Path) -> anyhow::Result<PathBuf> {
+    let (kept, draft) = (dir.join("program"), dir.join("program.draft"));
+    let own = std::env::current_exe()?;
+    let _: std::io::Result<()> = fs::remove_file(&draft);
+    // A link costs nothing, but must be on the same disk.
+    fs::hard_link(&own, &draft).or_else(|_| fs::copy(&own, &draft).map(drop))?;
+    fs::rename(draft, &kept)?;
+    Ok(kept)
 }
 
 /// Where what was installed for the project is.

@@ -6,7 +6,8 @@
 //! Both talk to the API as their models do, and to nothing else of it.
 
 pub mod control;
+mod events;
 pub mod node;
 mod process;
-pub mod quantity;
+mod quantity;
 pub mod shim;

@@ -2,13 +2,13 @@
 
 /// An amount, in billionths.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Quantity(i128);
+pub(crate) struct Quantity(i128);
 
 const ONE: i128 = 1_000_000_000;
 
 impl Quantity {
     /// Reads an amount; none when it is none.
-    pub fn parse(text: &str) -> Option<Quantity> {
+    pub(crate) fn parse(text: &str) -> Option<Quantity> {
         let end = text.find(|letter: char| !matches!(letter, '0'..='9' | '.' | '+' | '-'));
         let (number, suffix) = text.split_at(end.unwrap_or(text.len()));
         let (number, suffix) = match suffix.strip_prefix(['e', 'E']) {
@@ -45,31 +45,17 @@ impl Quantity {
     }
 
     /// How often another goes into this one, rounded up.
-    pub fn divided_up(self, by: Quantity) -> i128 {
+    pub(crate) fn divided_up(self, by: Quantity) -> i128 {
         match by.0 {
             0 => 0,
             by => self.0.div_euclid(by) + i128::from(self.0.rem_euclid(by) != 0),
         }
     }
-
-    /// This many.
-    pub fn whole(amount: u64) -> Quantity {
-        Quantity(i128::from(amount) * ONE)
-    }
 }
 
-impl std::ops::Add for Quantity {
-    type Output = Quantity;
-    fn add(self, other: Quantity) -> Quantity {
-        Quantity(self.0.saturating_add(other.0))
-    }
-}
-
-impl std::ops::Sub for Quantity {
-    type Output = Quantity;
-    fn sub(self, other: Quantity) -> Quantity {
-        Quantity(self.0.saturating_sub(other.0))
-    }
+/// An amount in thousandths, rounded up.
+pub(crate) fn thousandths(text: &str) -> Option<i128> {
+    Some(Quantity::parse(text)?.divided_up(Quantity(ONE / 1_000)))
 }
 
 fn unit(suffix: &str) -> Option<i128> {

@@ -1,6 +1,10 @@
 //! What has lost its owners goes, and nothing else.
 
-#![expect(clippy::unwrap_used, reason = "a test may fail")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    reason = "a test may fail"
+)]
 
 mod support;
 

@@ -42,7 +42,7 @@ async fn it_goes_when_nothing_is_left() {
     create(&secrets, json!({"metadata": {"name": "a"}})).await;
     create(
         &pods,
-        json!({"metadata": {"name": "p"}, "spec": {"containers": []}}),
+        json!({"metadata": {"name": "p"}, "spec": {"containers": [{"name": "c", "image": "i:1"}]}}),
     )
     .await;
     for name in ["a", "b"] {

@@ -244,7 +244,8 @@ impl Api {
         self.takes_objects(target)?;
         let (uid, suffix) = (uuid::Uuid::new_v4().to_string(), suffix());
         let made = object::create(kind, body, &uid, &suffix, Timestamp::now())?;
-        let made = admit(&target.served, made, None, Part::Main, writing.unknown)?;
+        let made = prepared(&target.served, made, writing.unknown)?;
+        let made = checked(&target.served, made, None, Part::Main)?;
         let target = Target {
             name: meta(&made, "name").to_owned(),
             ..target.clone()
@@ -297,13 +298,8 @@ impl Api {
         let body = object::checked(&target.served.kind, &target.namespace, body)?;
         let missing = target.not_found();
         self.change(target, writing, move |served, old| {
-            let old = old.ok_or(missing)?;
-            match object::update(&served.kind, old, body, part)? {
-                Change::Put(new) => {
-                    admit(served, new, Some(old), part, writing.unknown).map(Change::Put)
-                }
-                change => Ok(change),
-            }
+            let new = prepared(served, body, writing.unknown)?;
+            rewritten(served, old.ok_or(missing)?, new, part)
         })
         .await
     }
@@ -335,12 +331,8 @@ impl Api {
                 Patch::Strategic(change) => patch::strategic(&mut new, &change).map_err(refuse)?,
             }
             let new = object::checked(&served.kind, &namespace, new)?;
-            match object::update(&served.kind, old, new, part)? {
-                Change::Put(new) => admit(served, new, Some(old), part, writing.unknown)
-                    .map(Change::Put)
-                    .map_err(Status::of_patch),
-                change => Ok(change),
-            }
+            let new = prepared(served, new, writing.unknown).map_err(Status::of_patch)?;
+            rewritten(served, old, new, part)
         })
         .await
     }
@@ -400,14 +392,8 @@ impl Api {
     }
 }
 
-/// Prunes, fills in and checks an object.
-fn admit(
-    served: &Served,
-    mut object: Value,
-    old: Option<&Value>,
-    part: Part,
-    unknown: Unknown,
-) -> Result<Value, Status> {
+/// Prunes an object and fills in what is missing.
+fn prepared(served: &Served, mut object: Value, unknown: Unknown) -> Result<Value, Status> {
     let kind = &served.kind;
     let dropped = match &served.schema {
         Some(schema) => schema.prune(&mut object),
@@ -425,6 +411,21 @@ fn admit(
         Some(schema) => schema.set_defaults(&mut object),
         None => defaults::fill(kind, &mut object),
     }
+    Ok(object)
+}
+
+/// An object that may be as it is, or was changed.
+fn checked(
+    served: &Served,
+    mut object: Value,
+    old: Option<&Value>,
+    part: Part,
+) -> Result<Value, Status> {
+    let kind = &served.kind;
+    if served.schema.is_none() {
+        // What depends on more than the part that was written.
+        defaults::fill(kind, &mut object);
+    }
     let mut faults = match old {
         Some(old) => validate::metadata(&object, old),
         None => validate::new_metadata(kind, &object),
@@ -436,6 +437,14 @@ fn admit(
     match faults.as_slice() {
         [] => Ok(object),
         faults => Err(Status::invalid(kind, meta(&object, "name"), faults)),
+    }
+}
+
+/// What becomes of an object that somebody writes anew.
+fn rewritten(served: &Served, old: &Value, new: Value, part: Part) -> Result<Change, Status> {
+    match object::update(&served.kind, old, new, part)? {
+        Change::Put(new) => checked(served, new, Some(old), part).map(Change::Put),
+        change => Ok(change),
     }
 }
 

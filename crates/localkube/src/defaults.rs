@@ -59,7 +59,6 @@ fn namespace(object: &mut Value) {
         json!(name),
     );
     set(object, "", "spec", json!({}));
-    set(object, "/spec", "finalizers", json!(["kubernetes"]));
     set(object, "", "status", json!({"phase": "Active"}));
 }
 

@@ -113,6 +113,11 @@ fn resources(kinds: &Kinds, group: &str, version: &str) -> Option<Value> {
         if kind.has_status {
             found.push(part(kind, "status", &kind.kind, None));
         }
+        if kind.resource() == "namespaces" {
+            let mut part = part(kind, "finalize", &kind.kind, None);
+            json_patch::merge(&mut part, &json!({"verbs": ["update"]}));
+            found.push(part);
+        }
         if kind.resource() == "pods" {
             found.extend(PARTS_OF_PODS.map(|(name, shown_as, verbs)| {
                 let group = (name == "eviction").then_some(("policy", "v1"));

@@ -21,6 +21,9 @@ const OWN: [&str; 7] = [
     "selfLink",
 ];
 
+/// Namespaces that stay.
+const PROTECTED: [&str; 2] = ["default", "kube-system"];
+
 /// The part of an object that a request writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
@@ -28,6 +31,8 @@ pub enum Part {
     Main,
     /// The status alone.
     Status,
+    /// What holds a namespace that is being deleted.
+    Finalizers,
 }
 
 /// How an object is to be deleted.
@@ -160,6 +165,9 @@ pub fn create(
     {
         object.remove("status");
     }
+    if is_namespace(kind) {
+        set_holders(&mut object, Some(json!(["kubernetes"])));
+    }
     let prefix = meta(&object, "generateName").to_owned();
     let meta = meta_mut(&mut object);
     for field in OWN {
@@ -197,8 +205,16 @@ pub fn update(kind: &Kind, old: &Value, new: Value, part: Part) -> Result<Change
             set(&mut object, "status", new.get("status").cloned());
             object
         }
+        Part::Finalizers => {
+            let mut object = old.clone();
+            set_holders(&mut object, new.pointer("/spec/finalizers").cloned());
+            object
+        }
         Part::Main => {
             let mut object = new;
+            if is_namespace(kind) {
+                set_holders(&mut object, old.pointer("/spec/finalizers").cloned());
+            }
             if kind.has_status {
                 set(&mut object, "status", old.get("status").cloned());
             }
@@ -229,7 +245,22 @@ pub fn update(kind: &Kind, old: &Value, new: Value, part: Part) -> Result<Change
     if object == *old {
         return Ok(Change::Keep);
     }
-    Ok(settle(object))
+    Ok(settle(kind, object))
+}
+
+fn is_namespace(kind: &Kind) -> bool {
+    kind.resource() == "namespaces"
+}
+
+/// Says who has to be done with a namespace before it goes.
+fn set_holders(namespace: &mut Value, holders: Option<Value>) {
+    let holders = holders.filter(Value::is_array).unwrap_or_else(|| json!([]));
+    if !namespace.get("spec").is_some_and(Value::is_object) {
+        set(namespace, "spec", Some(json!({})));
+    }
+    if let Some(spec) = namespace.get_mut("spec") {
+        set(spec, "finalizers", Some(holders));
+    }
 }
 
 fn is_meant(kind: &Kind, old: &Value, uid: &str, version: &str) -> Result<(), Status> {
@@ -292,8 +323,10 @@ fn count_generation(object: &mut Value) {
 }
 
 /// An object that is being deleted goes when nothing holds it any more.
-fn settle(object: Value) -> Change {
-    let is_held = !finalizers(&object).is_empty();
+fn settle(kind: &Kind, object: Value) -> Change {
+    let holders = object.pointer("/spec/finalizers").and_then(Value::as_array);
+    let has_holders = holders.is_some_and(|holders| !holders.is_empty());
+    let is_held = !finalizers(&object).is_empty() || (is_namespace(kind) && has_holders);
     let grace = object.pointer("/metadata/deletionGracePeriodSeconds");
     let waits = grace.and_then(Value::as_i64).is_some_and(|grace| grace > 0);
     if meta(&object, "deletionTimestamp").is_empty() || is_held || waits {
@@ -320,6 +353,10 @@ pub fn delete(
         uid.unwrap_or_default(),
         version.unwrap_or_default(),
     )?;
+    if is_namespace(kind) && PROTECTED.contains(&meta(old, "name")) {
+        let why = "this namespace may not be deleted";
+        return Err(Status::forbidden(kind, meta(old, "name"), why));
+    }
     let grace = grace(kind, old, deletion.grace);
     let is_going = !meta(old, "deletionTimestamp").is_empty();
     let mut object = old.clone();
@@ -344,7 +381,10 @@ pub fn delete(
     if !is_going && kind.has_generation {
         count_generation(&mut object);
     }
-    Ok(match settle(object) {
+    if is_namespace(kind) {
+        json_patch::merge(&mut object, &json!({"status": {"phase": "Terminating"}}));
+    }
+    Ok(match settle(kind, object) {
         // As it was: nobody shall think that it is still going.
         Change::Delete(_) if !is_going => Change::Delete(old.clone()),
         Change::Put(object) if object == *old => Change::Keep,

@@ -334,3 +334,58 @@ async fn an_event_is_one_in_both_its_forms() {
     new.delete("x", &DeleteParams::default()).await.unwrap();
     assert!(old.get_opt("x").await.unwrap().is_none());
 }
+
+#[tokio::test]
+async fn a_namespace_goes_when_nobody_holds_it() {
+    let fixture = fixture("finalize").await;
+    let namespaces: Api<Namespace> = Api::all(fixture.client.clone());
+    let new = serde_json::from_value(json!({"metadata": {"name": "n"}})).unwrap();
+    let params = PostParams::default();
+    namespaces.create(&params, &new).await.unwrap();
+    let deletion = DeleteParams::default();
+    let going = namespaces
+        .delete("n", &deletion)
+        .await
+        .unwrap()
+        .left()
+        .unwrap();
+    assert_eq!(going.status.unwrap().phase.as_deref(), Some("Terminating"));
+    let maps: Api<ConfigMap> = Api::namespaced(fixture.client.clone(), "n");
+    let refused = maps.create(&params, &map("a", "1")).await.unwrap_err();
+    assert!(
+        refused.to_string().contains("is being terminated"),
+        "{refused}"
+    );
+    // Whoever writes the namespace itself does not free it.
+    let patch = Patch::Merge(json!({"spec": {"finalizers": []}}));
+    namespaces
+        .patch("n", &PatchParams::default(), &patch)
+        .await
+        .unwrap();
+    let mut held = namespaces.get("n").await.unwrap();
+    held.spec.as_mut().unwrap().finalizers = None;
+    namespaces
+        .replace_subresource("finalize", "n", &params, &held)
+        .await
+        .unwrap();
+    assert!(namespaces.get_opt("n").await.unwrap().is_none());
+    let kept = namespaces.delete("default", &deletion).await.unwrap_err();
+    assert!(kept.to_string().contains("may not be deleted"), "{kept}");
+}
+
+/// What somebody leaves out, and we fill in, is no change.
+#[tokio::test]
+async fn writing_the_same_again_changes_nothing() {
+    let fixture = fixture("same").await;
+    let pods = make_pod(&fixture, "a").await;
+    let before = pods.get("a").await.unwrap();
+    let same = serde_json::from_value(json!({
+        "metadata": {"name": "a"}, "spec": {"containers": [{"name": "c", "image": "x"}]},
+    }));
+    let after = pods
+        .replace("a", &PostParams::default(), &same.unwrap())
+        .await
+        .unwrap();
+    assert_eq!(after.resource_version(), before.resource_version());
+    assert_eq!(after.metadata.generation, Some(1));
+}

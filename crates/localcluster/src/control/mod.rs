@@ -11,12 +11,15 @@ use futures::future::BoxFuture;
 use kube::Client;
 use tokio::task::JoinSet;
 
+mod amounts;
 mod census;
-mod events;
 mod garbage;
+mod lost_pods;
 mod mirror;
 mod namespaces;
 mod scheduler;
+mod statefulsets;
+mod volumes;
 
 /// A part of the control plane that runs by itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,17 +30,33 @@ pub enum Loop {
     Garbage,
     /// Empties namespaces that are to end.
     Namespaces,
+    /// Keeps StatefulSets.
+    StatefulSets,
+    /// Binds claims to volumes.
+    Volumes,
+    /// Deletes pods whose node is gone.
+    LostPods,
 }
 
 impl Loop {
     /// All of them.
-    pub const ALL: [Loop; 3] = [Loop::Scheduler, Loop::Garbage, Loop::Namespaces];
+    pub const ALL: [Loop; 6] = [
+        Loop::Scheduler,
+        Loop::Garbage,
+        Loop::Namespaces,
+        Loop::StatefulSets,
+        Loop::Volumes,
+        Loop::LostPods,
+    ];
 
     fn run(self, client: Client) -> BoxFuture<'static, ()> {
         match self {
             Loop::Scheduler => scheduler::run(client).boxed(),
             Loop::Garbage => garbage::run(client).boxed(),
             Loop::Namespaces => namespaces::run(client).boxed(),
+            Loop::StatefulSets => statefulsets::run(client).boxed(),
+            Loop::Volumes => volumes::run(client).boxed(),
+            Loop::LostPods => lost_pods::run(client).boxed(),
         }
     }
 }

@@ -32,6 +32,7 @@ pub(crate) async fn run(client: Client) {
             () = namespaces.changed() => {}
             uid = ended => { ending.remove(&uid); }
         }
+        namespaces.catch_up();
         let wanted = namespaces.objects();
         ending.retain(|uid, _| wanted.values().any(|wanted| wanted == uid));
         for ((_, name), uid) in wanted {

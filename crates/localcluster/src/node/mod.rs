@@ -2,7 +2,6 @@
 
 mod container;
 mod environment;
-mod events;
 mod exec;
 mod folder;
 pub mod images;
@@ -28,12 +27,12 @@ use std::sync::{Arc, PoisonError, RwLock};
 use futures::TryStreamExt;
 use k8s_openapi::api::core::v1::{Pod, Service};
 use kube::runtime::WatchStreamExt;
-use kube::runtime::events::{Recorder, Reporter};
 use kube::runtime::watcher::{self, Event, watcher};
-use kube::{Api, Client, ResourceExt};
+use kube::{Api, Client, Resource, ResourceExt};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
+use crate::events::{Teller, Weight};
 use folder::Folder;
 use images::Images;
 use names::Names;
@@ -58,7 +57,7 @@ pub(crate) struct Machine {
     images: Images,
     network: Network,
     names: Names,
-    recorder: Recorder,
+    teller: Teller,
     /// The pods of our nodes by uid.
     pods: RwLock<BTreeMap<String, Arc<Pod>>>,
 }
@@ -89,6 +88,13 @@ impl Machine {
         // The kernel takes no longer one.
         name.truncate(63);
         name
+    }
+
+    /// Tells of something that happened to a pod.
+    async fn event(&self, pod: &Pod, weight: Weight, reason: &str, message: &str) {
+        self.teller
+            .tell(pod.object_ref(&()), weight, reason, message)
+            .await;
     }
 
     /// Writes the names of Services for all pods that have a sandbox.
@@ -127,13 +133,9 @@ impl Agent {
     pub fn new(client: Client, options: Options) -> io::Result<Agent> {
         std::fs::create_dir_all(Folder::all(&options.dir))?;
         let dir = options.dir.canonicalize()?;
-        let reporter = Reporter {
-            controller: "kubelet".to_owned(),
-            instance: None,
-        };
         let machine = Arc::new(Machine {
             network: Network::up(&dir)?,
-            recorder: Recorder::new(client.clone(), reporter),
+            teller: Teller::new(client.clone(), "kubelet"),
             client,
             images: options.images,
             dir,

@@ -18,12 +18,12 @@ use tokio::sync::{Notify, watch};
 
 use super::container::Parts;
 use super::environment::Sources;
-use super::events::Level;
 use super::folder::Folder;
 use super::lifecycle::{self, ContainerSeen, Seen, State, Step, Trouble};
 use super::volumes::{Source, Volumes};
 use super::watching::Watching;
 use super::{Machine, report};
+use crate::events::Weight;
 use crate::process::{Process, asynchronous};
 
 /// How soon something that failed is tried again, at first and at last.
@@ -297,7 +297,7 @@ impl Keeper {
                 reason => reason,
             };
             self.machine
-                .event(&self.pod, Level::Warning, reason, &trouble.message)
+                .event(&self.pod, Weight::Warning, reason, &trouble.message)
                 .await;
         }
         let pause = before.map_or(RETRY.0, |before| (before.pause * 2).min(RETRY.1));
@@ -376,7 +376,7 @@ impl Keeper {
         started.map_err(failed)?;
         let message = format!("Started container {name}");
         self.machine
-            .event(&self.pod, Level::Normal, "Started", &message)
+            .event(&self.pod, Weight::Normal, "Started", &message)
             .await;
         Ok(())
     }
@@ -398,7 +398,7 @@ impl Keeper {
             if is_first {
                 let message = format!("Stopping container {name}");
                 self.machine
-                    .event(&self.pod, Level::Normal, "Killing", &message)
+                    .event(&self.pod, Weight::Normal, "Killing", &message)
                     .await;
             }
             match is_time {

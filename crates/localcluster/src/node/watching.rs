@@ -9,10 +9,10 @@ use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 
 use super::Machine;
-use super::events::Level;
 use super::exec::{Exec, Session};
 use super::folder::Folder;
 use super::probes::{self, Handle, Outcome, Verdict};
+use crate::events::Weight;
 use crate::shim::Started;
 
 /// Probes a container as long as it is kept.
@@ -94,7 +94,7 @@ impl Handle for Probed {
         // On its own: this container's probes end before the container does.
         tokio::spawn(async move {
             machine
-                .event(&pod, Level::Normal, "Killing", &message)
+                .event(&pod, Weight::Normal, "Killing", &message)
                 .await;
             started.first.signal(Signal::TERM);
             tokio::time::sleep(Duration::from_secs(grace)).await;
@@ -105,7 +105,7 @@ impl Handle for Probed {
     async fn complain(&self, probe: &str, why: &str) {
         let message = format!("{probe} probe failed: {why}");
         self.machine
-            .event(&self.pod, Level::Warning, "Unhealthy", &message)
+            .event(&self.pod, Weight::Warning, "Unhealthy", &message)
             .await;
     }
 }

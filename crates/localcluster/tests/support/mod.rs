@@ -7,6 +7,7 @@ use std::future::Future;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use axum::Router;
 use k8s_openapi::{ClusterResourceScope, NamespaceResourceScope};
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use kube::{Api, Client, Resource};
@@ -28,16 +29,23 @@ pub struct Cluster {
 impl Cluster {
     /// An API with these loops behind it.
     pub async fn new(name: &str, loops: &'static [Loop]) -> Cluster {
+        Cluster::behind(name, loops, |api| api).await
+    }
+
+    /// The same, with something between the API and the loops.
+    pub async fn behind(
+        name: &str,
+        loops: &'static [Loop],
+        layer: impl FnOnce(Router) -> Router,
+    ) -> Cluster {
         let file = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("control-{name}.redb"));
         let _ = std::fs::remove_file(&file);
         let api = localkube::Api::open(&file).await.unwrap();
-        let client = Client::new(
-            localkube::http::router(api, axum::Router::new()).into_service(),
-            "default",
-        );
+        let api = localkube::http::router(api, Router::new());
+        let client = |api: Router| Client::new(api.into_service(), "default");
         Cluster {
-            running: begin(&client, loops),
-            client,
+            running: begin(&client(layer(api.clone())), loops),
+            client: client(api),
             file,
         }
     }

@@ -11,7 +11,7 @@ use crate::api::{Selection, Unknown, Writing};
 use crate::object::metadata_only;
 use crate::served::Served;
 use crate::status::Status;
-use crate::table;
+use crate::table::{self, Include};
 
 /// A request, taken apart.
 pub(super) struct Asked {
@@ -71,6 +71,15 @@ impl Asked {
         })
     }
 
+    /// How much of the objects a table has.
+    fn include(&self) -> Include {
+        match self.query.get("includeObject").map(String::as_str) {
+            Some("None") => Include::Nothing,
+            Some("Object") => Include::Object,
+            _ => Include::Metadata,
+        }
+    }
+
     /// What the client would rather have than the objects themselves.
     pub(super) fn shape(&self) -> Shape {
         let accept = self
@@ -80,7 +89,7 @@ impl Asked {
         let accept = accept.unwrap_or_default();
         // Clients name what they like best first.
         match accept.split(',').next().unwrap_or_default() {
-            first if first.contains("as=Table") => Shape::Table,
+            first if first.contains("as=Table") => Shape::Table(self.include()),
             first if first.contains("as=PartialObjectMetadata") => Shape::Metadata,
             _ => Shape::Whole,
         }
@@ -106,7 +115,7 @@ pub(super) fn number<N: std::str::FromStr>(
 pub(super) enum Shape {
     Whole,
     Metadata,
-    Table,
+    Table(Include),
 }
 
 impl Shape {
@@ -114,7 +123,7 @@ impl Shape {
         match self {
             Shape::Whole => object.clone(),
             Shape::Metadata => metadata_only(object),
-            Shape::Table => table::of(served, &[object], revision, None),
+            Shape::Table(include) => table::of(served, &[object], include, revision, None),
         }
     }
 }

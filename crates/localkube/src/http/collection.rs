@@ -29,6 +29,10 @@ pub(super) async fn answer(api: &Api, target: &Target, asked: &Asked) -> Result<
                 .of(&target.served, &made, meta(&made, "resourceVersion"));
             Ok((StatusCode::CREATED, axum::Json(made)).into_response())
         }
+        // Not all at once by mistake.
+        Method::DELETE if target.served.kind.resource() == "namespaces" => {
+            Err(Status::method_not_allowed())
+        }
         Method::DELETE => {
             let (found, _, _) = api.list(target, &asked.selection()?, None, usize::MAX);
             let deletion = deletion(asked)?;
@@ -81,9 +85,9 @@ fn list(api: &Api, target: &Target, asked: &Asked) -> Result<Response, Status> {
             },
             "items": found.iter().map(|object| metadata_only(object)).collect::<Vec<_>>(),
         }),
-        Shape::Table => {
+        Shape::Table(include) => {
             let found: Vec<&Value> = found.iter().map(|object| &**object).collect();
-            table::of(&target.served, &found, &revision.to_string(), next)
+            table::of(&target.served, &found, include, &revision.to_string(), next)
         }
     }))
 }

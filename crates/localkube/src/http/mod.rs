@@ -76,6 +76,10 @@ async fn answer(api: &Api, kubelet: Router, request: Request) -> Result<Response
         "status" if target.served.kind.has_status => {
             object::answer(api, &target, Part::Status, &asked).await
         }
+        "finalize" if target.served.kind.resource() == "namespaces" => match asked.method {
+            Method::PUT => object::answer(api, &target, Part::Finalizers, &asked).await,
+            _ => Err(Status::method_not_allowed()),
+        },
         "scale" if target.served.scale.is_some() => object::scaled(api, &target, &asked).await,
         part if is_pod => pod::answer(api, &target, part, &asked).await,
         _ => Err(Status::no_such_path()),

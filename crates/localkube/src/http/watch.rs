@@ -37,7 +37,7 @@ pub(super) fn watch(api: &Api, target: &Target, asked: &Asked) -> Result<Respons
         first.extend(found);
         if wants_all {
             let end = json!({"k8s.io/initial-events-end": "true"});
-            first.push(bookmark(&served, revision, Some(end)));
+            first.push(bookmark(&served, revision, &end));
         }
         api.watch(target, revision)?
     } else {
@@ -105,7 +105,7 @@ impl Follow {
                 },
                 () = tokio::time::sleep_until(self.ends) => return None,
                 () = rest, if self.bookmarks => {
-                    return Some(Ok(bookmark(&self.served, self.watch.revision(), None)));
+                    return Some(Ok(bookmark(&self.served, self.watch.revision(), &json!({}))));
                 }
             }
         }
@@ -113,15 +113,11 @@ impl Follow {
 }
 
 /// Tells how far a watch has come.
-fn bookmark(served: &Served, revision: u64, annotations: Option<Value>) -> String {
-    let mut metadata = json!({"resourceVersion": revision.to_string()});
-    if let Some(annotations) = annotations {
-        metadata["annotations"] = annotations;
-    }
+fn bookmark(served: &Served, revision: u64, annotations: &Value) -> String {
     let object = json!({
         "kind": served.kind.kind,
         "apiVersion": served.kind.api_version(),
-        "metadata": metadata,
+        "metadata": {"resourceVersion": revision.to_string(), "annotations": annotations},
     });
     event("BOOKMARK", &object)
 }

@@ -2,6 +2,8 @@
 //! own: `Foreground` and `Orphan`.
 
 mod plan;
+#[cfg(test)]
+mod tests;
 
 use std::collections::{BTreeSet, HashSet};
 

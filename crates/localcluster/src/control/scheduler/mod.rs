@@ -3,7 +3,6 @@
 mod affinity;
 mod fit;
 mod place;
-mod quantity;
 #[cfg(test)]
 mod tests;
 mod view;
@@ -20,8 +19,8 @@ use kube::api::{PartialObjectMeta, Patch, PatchParams, PostParams};
 use kube::{Api, Client};
 use serde_json::json;
 
-use super::events::{Teller, Weight};
 use super::mirror::{Mirror, Retry, unless_outdated};
+use crate::events::{Teller, Weight};
 use place::{Outcome, Placement, World};
 use view::{ClaimView, Labels, NodeView, PodView, VolumeView};
 

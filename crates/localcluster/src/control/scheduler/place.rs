@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use super::affinity::{Term, term_selects};
 use super::fit::{Reason, is_tolerated, obstacles};
-use super::quantity::{Amounts, add};
 use super::view::{ClaimView, Labels, NodeView, PodView, VolumeView};
+use crate::control::amounts::{Amounts, add};
 use crate::control::mirror::Key;
 
 /// The reason of a pod for which there is no node.

@@ -9,7 +9,7 @@ use k8s_openapi::api::core::v1::{
 };
 
 use super::affinity::Wishes;
-use super::quantity::{Amounts, add, amounts, either};
+use crate::control::amounts::{Amounts, add, amounts, either};
 
 pub(super) type Labels = BTreeMap<String, String>;
 
