@@ -13,7 +13,7 @@ use controllers::{Clock, Metrics, paddlejob};
 use kube::Client;
 use kube::api::{Api, PostParams};
 use localcluster::node::images::{Image, Images};
-use localcluster::{control, node};
+use localcluster::{control, node, rootless};
 use localkube::{Credentials, serve};
 use plan::paddlejob::Settings;
 use tokio::sync::watch;
@@ -101,13 +101,10 @@ fn cache() -> anyhow::Result<PathBuf> {
 
 /// Runs until a signal.
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(2)
-        .enable_all()
-        .build()?;
-    runtime.block_on(async {
+    let place = Place::take(args)?;
+    runtime()?.block_on(async {
         let begin = Instant::now();
-        let local = Local::start(args).await?;
+        let local = Local::start(args, place).await?;
         let kubeconfig = local.kubeconfig.display();
         say(&format!(
             "Kubernetes for one machine: {} ({} ms)\n\n  \
@@ -122,6 +119,47 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         stopped(&mut stop).await;
         local.stop().await
     })
+}
+
+/// What local mode runs on.
+pub(crate) fn runtime() -> std::io::Result<tokio::runtime::Runtime> {
+    tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+}
+
+/// What must be had before there are threads.
+pub(crate) struct Place {
+    dir: PathBuf,
+    listener: TcpListener,
+    /// Nobody else uses the directory.
+    lock: File,
+}
+
+impl Place {
+    /// Takes the directory and the port, and becomes root in a namespace of its own if
+    /// it is not root already.
+    pub(crate) fn take(args: &Args) -> anyhow::Result<Place> {
+        let dir = args.dir()?;
+        let made = fs::DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(&dir);
+        made.with_context(|| format!("{}", dir.display()))?;
+        let dir = dir.canonicalize()?;
+        let lock = lock(&dir)?;
+        // Before it has another network: the port is the machine's.
+        let listener = listen(args.listen, &dir)?;
+        if rootless::is_needed() {
+            rootless::enter(&dir)?;
+        }
+        Ok(Place {
+            dir,
+            listener,
+            lock,
+        })
+    }
 }
 
 #[expect(clippy::print_stdout, reason = "what the user is to read")]
@@ -180,17 +218,13 @@ impl Part {
 
 impl Local {
     /// Starts all of it.
-    pub(crate) async fn start(args: &Args) -> anyhow::Result<Local> {
-        let dir = args.dir()?;
-        let made = fs::DirBuilder::new()
-            .recursive(true)
-            .mode(0o700)
-            .create(&dir);
-        made.with_context(|| format!("{}", dir.display()))?;
-        let dir = dir.canonicalize()?;
-        let lock = lock(&dir)?;
+    pub(crate) async fn start(args: &Args, place: Place) -> anyhow::Result<Local> {
+        let Place {
+            dir,
+            listener,
+            lock,
+        } = place;
         let images = args.images(&dir)?;
-        let listener = listen(args.listen, &dir)?;
         let server = format!("https://{}", listener.local_addr()?);
         let credentials = Credentials::in_dir(&dir.join("credentials"), &[])?;
         let kubeconfig = dir.join("kubeconfig");
@@ -261,6 +295,7 @@ impl Local {
     pub(crate) async fn stop(self) -> anyhow::Result<()> {
         self.deciders.end().await?;
         self.nodes.end().await?;
+        rootless::leave(&self.dir);
         self.api.end().await
     }
 }

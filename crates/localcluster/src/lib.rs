@@ -10,4 +10,5 @@ mod events;
 pub mod node;
 mod process;
 mod quantity;
+pub mod rootless;
 pub mod shim;

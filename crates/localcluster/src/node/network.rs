@@ -12,6 +12,7 @@ use std::sync::{Mutex, PoisonError};
 
 use serde::{Deserialize, Serialize};
 
+use crate::rootless;
 use crate::shim::{Plug, ip, read, write};
 
 /// So many bits of an address are the network's: room for 4,093 pods.
@@ -66,7 +67,9 @@ impl Network {
                  link set {bridge} up\n"
             ))?;
         }
-        if let Err(error) = network.open_way_out() {
+        if !rootless::has_user(1) {
+            tracing::info!("for an ordinary user, pods reach only each other");
+        } else if let Err(error) = network.open_way_out() {
             tracing::warn!(%error, "pods reach only each other and this machine");
         }
         Ok(network)

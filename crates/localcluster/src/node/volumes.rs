@@ -14,6 +14,7 @@ use kube::{Api, Client};
 
 use super::environment::field_of;
 use super::lifecycle::Trouble;
+use crate::rootless;
 
 /// Files of a volume by their path in it.
 type Files = BTreeMap<PathBuf, Vec<u8>>;
@@ -122,7 +123,10 @@ impl Volumes<'_> {
     /// The group that owns the volumes of the pod.
     fn group(&self) -> Option<u32> {
         let context = self.pod.spec.as_ref()?.security_context.as_ref()?;
-        u32::try_from(context.fs_group?).ok()
+        // An ordinary user has no other groups to give.
+        u32::try_from(context.fs_group?)
+            .ok()
+            .filter(|group| rootless::has_group(*group))
     }
 
     fn namespace(&self) -> &str {

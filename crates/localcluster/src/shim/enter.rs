@@ -13,6 +13,7 @@ use nix::unistd::{Gid, Uid, setgid, setgroups, setsid, setuid};
 
 use super::record::{FAILURE, Run, read};
 use super::{capabilities, mounts};
+use crate::rootless;
 
 /// Becomes the program; returns only when it can't.
 pub(super) fn main(file: &Path) -> ExitCode {
@@ -46,16 +47,16 @@ fn enter(run: &Run) -> io::Result<std::convert::Infallible> {
         Some(root) => mounts::make(root)?,
         None => join(run.within.pid)?,
     }
-    let wanted = capabilities::bound(&run.capabilities)?;
-    let groups: Vec<Gid> = run.user.groups.iter().copied().map(Gid::from_raw).collect();
+    let user = Identity::of(run);
+    let wanted = capabilities::bound(user.capabilities)?;
     // An ordinary user who is root only in a namespace of his own has no groups to give.
-    match setgroups(&groups) {
-        Err(error) if !groups.is_empty() => return Err(error.into()),
+    match setgroups(&user.groups) {
+        Err(error) if !user.groups.is_empty() => return Err(error.into()),
         _ => {}
     }
-    setgid(Gid::from_raw(run.user.gid))?;
-    setuid(Uid::from_raw(run.user.uid))?;
-    if run.user.uid == 0 {
+    setgid(user.gid)?;
+    setuid(user.uid)?;
+    if user.uid.is_root() {
         capabilities::keep(&wanted)?;
     }
     if run.no_new_privileges {
@@ -74,6 +75,38 @@ fn enter(run: &Run) -> io::Result<std::convert::Infallible> {
         .envs(&run.environment)
         .exec();
     Err(about(&format!("exec {program:?}"), &error))
+}
+
+/// As whom the program runs in the end.
+struct Identity<'a> {
+    uid: Uid,
+    gid: Gid,
+    groups: Vec<Gid>,
+    capabilities: &'a [String],
+}
+
+impl Identity<'_> {
+    /// An ordinary user has only himself: who shall be somebody else is he, and may
+    /// then do no more than he may.
+    fn of(run: &Run) -> Identity<'_> {
+        let user = &run.user;
+        let groups = user
+            .groups
+            .iter()
+            .copied()
+            .filter(|group| rootless::has_group(*group));
+        let is_himself = user.uid != 0 && !rootless::has_user(user.uid);
+        Identity {
+            uid: Uid::from_raw(if is_himself { 0 } else { user.uid }),
+            gid: Gid::from_raw(
+                Some(user.gid)
+                    .filter(|gid| rootless::has_group(*gid))
+                    .unwrap_or(0),
+            ),
+            groups: groups.map(Gid::from_raw).collect(),
+            capabilities: if is_himself { &[] } else { &run.capabilities },
+        }
+    }
 }
 
 fn about(what: &str, error: &io::Error) -> io::Error {

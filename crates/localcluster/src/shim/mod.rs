@@ -18,7 +18,7 @@ mod record;
 mod sandbox;
 
 use std::ffi::OsStr;
-use std::os::unix::process::ExitStatusExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::Path;
 use std::process::{ExitCode, ExitStatus, Stdio};
 
@@ -28,8 +28,8 @@ pub use capabilities::{
 pub use record::{
     EXIT, Exited, LOG, Mount, MountKind, RUN, Root, Run, STARTED, Started, User, read, write,
 };
-pub(crate) use sandbox::ip;
 pub use sandbox::{Plug, SANDBOX, SANDBOX_PROCESS, Sandbox};
+pub(crate) use sandbox::{ip, say};
 
 /// The first argument of a process of this module.
 pub const COMMAND: &str = "shim";
@@ -43,6 +43,7 @@ pub fn main(role: &OsStr, file: &Path) -> ExitCode {
         Some("sandbox") => sandbox::main(file),
         Some("container") => container::main(file),
         Some("exec") => exec::main(file),
+        Some("anchor") => crate::rootless::anchor(file),
         Some("enter") => return enter::main(file),
         _ => Err(std::io::Error::other(format!("{role:?} is no role"))),
     };
@@ -59,6 +60,7 @@ pub fn main(role: &OsStr, file: &Path) -> ExitCode {
 pub fn command(role: &str, file: &Path) -> std::process::Command {
     // Not by its path: the file may have been replaced by a newer one.
     let mut command = std::process::Command::new("/proc/self/exe");
+    command.arg0("paddle-operator");
     command.arg(COMMAND).arg(role).arg(file).current_dir("/");
     command.stdin(Stdio::null());
     command

@@ -9,13 +9,14 @@ use std::path::{Component, Path, PathBuf};
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use nix::sched::{CloneFlags, unshare};
 use nix::unistd::pivot_root;
-use rustix::fs::CWD;
+use rustix::fs::{CWD, StatVfsMountFlags};
 use rustix::mount::{
     FsMountFlags, FsOpenFlags, MountAttrFlags, MoveMountFlags, OpenTreeFlags, fsconfig_create,
     fsconfig_set_flag, fsconfig_set_string, fsmount, fsopen, move_mount, open_tree,
 };
 
 use super::record::{Mount, MountKind, Root};
+use crate::rootless;
 
 /// Devices that do no harm, and those of accelerators.
 const DEVICES: [&str; 6] = ["full", "null", "random", "tty", "urandom", "zero"];
@@ -131,7 +132,7 @@ fn copy_on_write(lower: &Path, own: &Path) -> io::Result<OwnedFd> {
     fsconfig_set_string(&overlay, "lowerdir", escaped)?;
     fsconfig_set_string(&overlay, "upperdir", "upper")?;
     fsconfig_set_string(&overlay, "workdir", "work")?;
-    if is_ordinary_user() {
+    if !rootless::has_user(1) {
         fsconfig_set_flag(&overlay, "userxattr")?;
     }
     fsconfig_create(&overlay)?;
@@ -140,12 +141,6 @@ fn copy_on_write(lower: &Path, own: &Path) -> io::Result<OwnedFd> {
         FsMountFlags::FSMOUNT_CLOEXEC,
         MountAttrFlags::MOUNT_ATTR_NODEV,
     )?)
-}
-
-/// Whether root is root only in a namespace of an ordinary user.
-fn is_ordinary_user() -> bool {
-    fs::read_to_string("/proc/self/uid_map")
-        .is_ok_and(|map| map.split_whitespace().ne(["0", "0", "4294967295"]))
 }
 
 fn attach(source: &OwnedFd, target: &Path) -> io::Result<()> {
@@ -208,6 +203,18 @@ fn bind(source: &Path, target: &Path) -> io::Result<()> {
 }
 
 fn read_only(target: &Path, flags: MsFlags) -> io::Result<()> {
+    // An ordinary user may not take away what the machine forbids there.
+    let now = rustix::fs::statvfs(target)?.f_flag;
+    let kept = [
+        (StatVfsMountFlags::NODEV, MsFlags::MS_NODEV),
+        (StatVfsMountFlags::NOEXEC, MsFlags::MS_NOEXEC),
+        (StatVfsMountFlags::NOSUID, MsFlags::MS_NOSUID),
+        (StatVfsMountFlags::NOATIME, MsFlags::MS_NOATIME),
+        (StatVfsMountFlags::NODIRATIME, MsFlags::MS_NODIRATIME),
+        (StatVfsMountFlags::RELATIME, MsFlags::MS_RELATIME),
+    ];
+    let kept = kept.into_iter().filter(|(flag, _)| now.contains(*flag));
+    let flags = kept.fold(flags, |flags, (_, kept)| flags | kept);
     let flags = flags | MsFlags::MS_REMOUNT | MsFlags::MS_BIND | MsFlags::MS_RDONLY;
     Ok(mount(NOTHING, target, NOTHING, flags, NOTHING)?)
 }

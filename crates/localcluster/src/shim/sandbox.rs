@@ -65,7 +65,7 @@ pub(super) fn main(file: &Path) -> io::Result<ExitCode> {
     }
 }
 
-fn say(word: &str) -> io::Result<()> {
+pub(crate) fn say(word: &str) -> io::Result<()> {
     let mut out = io::stdout();
     writeln!(out, "{word}")?;
     out.flush()
