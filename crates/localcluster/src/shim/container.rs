@@ -4,16 +4,14 @@ use std::fs::File;
 use std::io::{self, Write};
 use std::path::Path;
 use std::process::{ExitCode, Stdio};
-use std::thread;
 
 use jiff::Timestamp;
 use nix::sched::{CloneFlags, setns, unshare};
 use nix::unistd::setsid;
 use std::os::unix::process::ExitStatusExt;
 
-use super::log::{Log, Stream};
 use super::record::{EXIT, Exited, FAILURE, LOG, Run, STARTED, Started, read, write};
-use super::{code, command};
+use super::{code, command, log};
 use crate::process::Process;
 
 /// `file` is the record of what to run; all others lie beside it.
@@ -45,31 +43,23 @@ fn start(run: &Run, file: &Path) -> io::Result<Exited> {
         setns(namespace, kind)?;
     }
     // For the child: its death ends all that it started.
-    let outside = File::open("/proc/self/ns/pid")?;
     unshare(CloneFlags::CLONE_NEWPID)?;
     let mut child = command("enter", file)
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()?;
-    // A process whose children are to be elsewhere gets no threads.
-    setns(outside, CloneFlags::CLONE_NEWPID)?;
     let started = Started {
         shim: Process::own()?,
         first: Process::of(child.id())?,
         at: Timestamp::now(),
     };
-    let log = Log::open(&beside(LOG))?;
-    let copies = [
-        child.stdout.take().map(|out| log.copy(out, Stream::Out)),
-        child.stderr.take().map(|err| log.copy(err, Stream::Err)),
-    ];
     write(&beside(STARTED), &started)?;
     // The agent reads on.
     writeln!(io::stdout(), "started")?;
-    let status = child.wait()?;
-    for copy in copies.into_iter().flatten() {
-        let _: thread::Result<()> = copy.join();
+    if let (Some(out), Some(err)) = (child.stdout.take(), child.stderr.take()) {
+        log::copy(&beside(LOG), out, err)?;
     }
+    let status = child.wait()?;
     let failure = std::fs::read_to_string(beside(FAILURE)).unwrap_or_default();
     Ok(Exited {
         code: code(status),

@@ -25,6 +25,9 @@ const READ_ONLY: [&str; 5] = ["bus", "fs", "irq", "sys", "sysrq-trigger"];
 /// What of the kernel is not shown.
 const MASKED: [&str; 6] = ["acpi", "kcore", "keys", "sched_debug", "scsi", "timer_list"];
 
+/// What every container has of its own.
+const PRIVATE: [&str; 5] = ["dev", "proc", "run", "sys", "tmp"];
+
 /// No devices, no other user, no programs.
 const HARMLESS: MsFlags = MsFlags::MS_NOSUID
     .union(MsFlags::MS_NODEV)
@@ -49,8 +52,8 @@ pub(super) fn make(root: &Root) -> io::Result<()> {
         fs::set_permissions(own(name), fs::Permissions::from_mode(mode))?;
     }
     let sources = sources(root)?;
-    let (image, new) = (copy_on_write(&root.lower, &own("image"))?, own("root"));
-    attach(&image, &new)?;
+    let new = own("root");
+    image(root, &new)?;
     kernel(&new)?;
     devices(&new)?;
     std::env::set_current_dir(&new)?;
@@ -72,6 +75,46 @@ pub(super) fn make(root: &Root) -> io::Result<()> {
     }
     if root.read_only {
         read_only(Path::new("/"), MsFlags::MS_NODEV)?;
+    }
+    Ok(())
+}
+
+/// The image at its place.
+fn image(root: &Root, new: &Path) -> io::Result<()> {
+    let own = root.own.join("image");
+    match copy_on_write(&root.lower, &own) {
+        // For an ordinary user, what is mounted on a directory belongs to it, and an
+        // overlay would not show it: so not the whole of the machine at once.
+        Err(_) if !rootless::has_user(1) => piece_by_piece(&root.lower, &own, new),
+        whole => attach(&whole?, new),
+    }
+}
+
+fn piece_by_piece(lower: &Path, own: &Path, new: &Path) -> io::Result<()> {
+    attach(&tree(new)?, new)?;
+    for entry in fs::read_dir(lower)? {
+        let entry = entry?;
+        let (from, to, kind) = (
+            entry.path(),
+            new.join(entry.file_name()),
+            entry.file_type()?,
+        );
+        if kind.is_symlink() {
+            symlink(fs::read_link(&from)?, &to)?;
+        } else if kind.is_dir() {
+            fs::create_dir_all(&to)?;
+            // What can't be read can't be shown either.
+            if PRIVATE.iter().any(|name| from.ends_with(name)) || fs::read_dir(&from).is_err() {
+                continue;
+            }
+            match copy_on_write(&from, &own.join(entry.file_name())) {
+                Ok(piece) => attach(&piece, &to)?,
+                Err(_) => {
+                    attach(&tree(&from)?, &to)?;
+                    read_only(&to, MsFlags::empty())?;
+                }
+            }
+        }
     }
     Ok(())
 }
