@@ -25,6 +25,7 @@ use super::watching::Watching;
 use super::{Machine, report};
 use crate::events::Weight;
 use crate::process::{Process, asynchronous};
+use crate::shim::Started;
 
 /// How soon something that failed is tried again, at first and at last.
 const RETRY: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(20));
@@ -102,7 +103,7 @@ impl Keeper {
             }
             match step {
                 Step::Wait(None) if *self.stopping.borrow() && self.is_over(&seen) => return,
-                Step::Wait(until) => self.wait(until).await,
+                Step::Wait(until) => self.wait(until, &seen).await,
                 Step::Prepare => {
                     let done = self.prepare().await;
                     self.note("", done).await;
@@ -175,6 +176,13 @@ impl Keeper {
             is_node_stopping: *self.stopping.borrow(),
             doom,
         }
+    }
+
+    /// The containers that were seen to run.
+    fn running(&self, seen: &Seen) -> impl Iterator<Item = (String, Started)> {
+        let runs = |(_, seen): &(&String, &ContainerSeen)| matches!(seen.state, State::Running(_));
+        let names = seen.containers.iter().filter(runs);
+        names.filter_map(|(name, _)| Some((name.clone(), self.folder.started(name)?)))
     }
 
     /// What was seen, but for what is tried again now.
@@ -252,11 +260,12 @@ impl Keeper {
     }
 
     /// Waits until a time, or until something happens.
-    async fn wait(&mut self, until: Option<Timestamp>) {
+    async fn wait(&mut self, until: Option<Timestamp>, seen: &Seen) {
         let again = self.failed.values().filter(|failure| !failure.is_due);
         let until = again.map(|failure| failure.again_at).chain(until).min();
-        let ends = self.folder.running(self.containers()).into_iter();
-        let ends: Vec<BoxFuture<'_, ()>> = ends
+        // Of those that ran when we looked: one that has ended since is no news otherwise.
+        let ends: Vec<BoxFuture<'_, ()>> = self
+            .running(seen)
             .map(|(_, started)| exit_of(started.shim).boxed())
             .collect();
         let ends = match ends.is_empty() {
@@ -392,7 +401,7 @@ impl Keeper {
         let is_first = self.kill_at.is_none();
         let kill_at = self.kill_at.map_or(until, |at| at.min(until));
         self.kill_at = Some(kill_at);
-        let running = self.folder.running(self.containers());
+        let running: Vec<_> = self.running(seen).collect();
         let is_time = Timestamp::now() >= kill_at;
         for (name, started) in &running {
             if is_first {
@@ -408,7 +417,7 @@ impl Keeper {
             }
         }
         // Once killed, only the end is waited for.
-        self.wait((!is_time).then_some(kill_at)).await;
+        self.wait((!is_time).then_some(kill_at), seen).await;
     }
 
     /// The sandbox goes; logs and volumes stay until the pod does.

@@ -1,0 +1,16 @@
+//! `paddle-operator local`, as its users have it: the real binary, real processes.
+//!
+//! Most of it needs root, or namespaces for ordinary users.
+
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "tests"
+)]
+
+mod crash;
+mod isolation;
+mod pods;
+mod support;
+mod training;
