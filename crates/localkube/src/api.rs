@@ -6,6 +6,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
+use crate::admit::{self, prepared, rewritten};
 use crate::events::Sweep;
 use crate::object::{self, Deletion, Part, meta};
 use crate::patch;
@@ -13,7 +14,6 @@ use crate::selector::{Fields, Labels};
 use crate::served::{Kinds, Served};
 use crate::status::Status;
 use crate::store::{Change, Event, EventKind, Key, Scope, Store, Watch};
-use crate::{decode, defaults, validate};
 
 const DEFINITIONS: &str = "customresourcedefinitions.apiextensions.k8s.io";
 /// Namespaces that are there from the beginning.
@@ -87,6 +87,12 @@ pub enum Patch {
     Merge(Value),
     /// With the lists of the built-in kinds.
     Strategic(Value),
+    /// What somebody wants an object to be; it is made if it is not there.
+    ///
+    /// This is less than the server-side apply of Kubernetes: it is not kept who
+    /// set what, so nothing that somebody wanted once and no more is removed, and
+    /// nobody is told that he overrules another.
+    Apply(Value),
 }
 
 /// Which objects are meant.
@@ -242,10 +248,7 @@ impl Api {
         let kind = &target.served.kind;
         let body = object::checked(kind, &target.namespace, body)?;
         self.takes_objects(target)?;
-        let (uid, suffix) = (uuid::Uuid::new_v4().to_string(), suffix());
-        let made = object::create(kind, body, &uid, &suffix, Timestamp::now())?;
-        let made = prepared(&target.served, made, writing.unknown)?;
-        let made = checked(&target.served, made, None, Part::Main)?;
+        let made = admit::created(&target.served, body, writing.unknown)?;
         let target = Target {
             name: meta(&made, "name").to_owned(),
             ..target.clone()
@@ -315,6 +318,9 @@ impl Api {
         patch: Patch,
         writing: Writing,
     ) -> Result<Arc<Value>, Status> {
+        if let Patch::Apply(wanted) = patch {
+            return self.apply(target, part, wanted, writing).await;
+        }
         let missing = target.not_found();
         let namespace = target.namespace.clone();
         self.change(target, writing, move |served, old| {
@@ -328,10 +334,46 @@ impl Api {
             match patch {
                 Patch::Json(steps) => patch::json(&mut new, steps).map_err(refuse)?,
                 Patch::Merge(change) => patch::merge(&mut new, &change),
-                Patch::Strategic(change) => patch::strategic(&mut new, &change).map_err(refuse)?,
+                Patch::Strategic(change) | Patch::Apply(change) => {
+                    patch::strategic(&mut new, &change).map_err(refuse)?;
+                }
             }
             let new = object::checked(&served.kind, &namespace, new)?;
             let new = prepared(served, new, writing.unknown).map_err(Status::of_patch)?;
+            rewritten(served, old, new, part)
+        })
+        .await
+    }
+
+    async fn apply(
+        &self,
+        target: &Target,
+        part: Part,
+        mut wanted: Value,
+        writing: Writing,
+    ) -> Result<Arc<Value>, Status> {
+        is_applicable(target, &wanted)?;
+        wanted = object::checked(&target.served.kind, &target.namespace, wanted)?;
+        if self.get(target).is_err() {
+            self.takes_objects(target)?;
+        }
+        let missing = target.not_found();
+        self.change(target, writing, move |served, old| {
+            let Some(old) = old else {
+                if part != Part::Main {
+                    return Err(missing);
+                }
+                json_patch::merge(&mut wanted, &json!({"metadata": {"resourceVersion": null}}));
+                return admit::created(served, wanted, writing.unknown).map(Change::Put);
+            };
+            let mut new = old.clone();
+            match served.schema {
+                // Nobody knows by what the lists of other kinds are merged.
+                Some(_) => patch::merge(&mut new, &wanted),
+                None => patch::strategic(&mut new, &wanted)
+                    .map_err(|error| Status::bad_request(error.to_string()))?,
+            }
+            let new = prepared(served, new, writing.unknown)?;
             rewritten(served, old, new, part)
         })
         .await
@@ -392,67 +434,34 @@ impl Api {
     }
 }
 
-/// Prunes an object and fills in what is missing.
-fn prepared(served: &Served, mut object: Value, unknown: Unknown) -> Result<Value, Status> {
-    let kind = &served.kind;
-    let dropped = match &served.schema {
-        Some(schema) => schema.prune(&mut object),
-        None => decode::prune(kind, &mut object).map_err(|why| Status::undecodable(kind, &why))?,
+/// What is applied says what it is, and whose state it is not.
+fn is_applicable(target: &Target, wanted: &Value) -> Result<(), Status> {
+    let text = |field: &str| {
+        wanted
+            .get(field)
+            .and_then(Value::as_str)
+            .unwrap_or_default()
     };
-    if unknown == Unknown::Refused && !dropped.is_empty() {
-        let dropped = dropped
-            .iter()
-            .map(|field| format!("unknown field \"{field}\""));
-        let dropped = dropped.collect::<Vec<_>>().join(", ");
-        let why = format!("strict decoding error: {dropped}");
-        return Err(Status::undecodable(kind, &why));
+    if text("apiVersion").is_empty() || text("kind").is_empty() {
+        let (version, kind) = (text("apiVersion"), text("kind"));
+        return Err(Status::bad_request(format!(
+            "invalid object type: /{version}, Kind={kind}"
+        )));
     }
-    match &served.schema {
-        Some(schema) => schema.set_defaults(&mut object),
-        None => defaults::fill(kind, &mut object),
+    if wanted.pointer("/metadata/managedFields").is_some() {
+        return Err(Status::bad_request("metadata.managedFields must be nil"));
     }
-    Ok(object)
-}
-
-/// An object that may be as it is, or was changed.
-fn checked(
-    served: &Served,
-    mut object: Value,
-    old: Option<&Value>,
-    part: Part,
-) -> Result<Value, Status> {
-    let kind = &served.kind;
-    if served.schema.is_none() {
-        // What depends on more than the part that was written.
-        defaults::fill(kind, &mut object);
+    let (name, asked) = (meta(wanted, "name"), &target.name);
+    if name.is_empty() {
+        return Err(Status::bad_request(format!(
+            "the name of the object ({asked} based on URL) was undeterminable: name must be \
+             provided"
+        )));
     }
-    let mut faults = match old {
-        Some(old) => validate::metadata(&object, old),
-        None => validate::new_metadata(kind, &object),
-    };
-    faults.extend(match &served.schema {
-        Some(schema) => schema.faults(&object, old),
-        None => validate::built_in(kind, &object, old, part),
-    });
-    match faults.as_slice() {
-        [] => Ok(object),
-        faults => Err(Status::invalid(kind, meta(&object, "name"), faults)),
+    if name != asked {
+        return Err(Status::bad_request(format!(
+            "the name of the object ({name}) does not match the name on the URL ({asked})"
+        )));
     }
-}
-
-/// What becomes of an object that somebody writes anew.
-fn rewritten(served: &Served, old: &Value, new: Value, part: Part) -> Result<Change, Status> {
-    match object::update(&served.kind, old, new, part)? {
-        Change::Put(new) => checked(served, new, Some(old), part).map(Change::Put),
-        change => Ok(change),
-    }
-}
-
-/// Five letters and digits that make no words, as Kubernetes has them.
-fn suffix() -> String {
-    const LETTERS: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
-    let random = uuid::Uuid::new_v4().into_bytes();
-    let letter = |byte: &u8| LETTERS.get(usize::from(*byte) % LETTERS.len()).copied();
-    let letters = random.iter().filter_map(letter).take(5);
-    letters.map(char::from).collect()
+    Ok(())
 }

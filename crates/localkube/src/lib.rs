@@ -3,6 +3,7 @@
 //! It knows the protocol and no kind in particular: what it serves beyond the
 //! few built-in kinds it learns from CustomResourceDefinitions.
 
+mod admit;
 mod api;
 mod credentials;
 mod decode;

@@ -164,8 +164,23 @@ impl Status {
         Status::new(405, "MethodNotAllowed", message)
     }
 
-    /// A patch of another kind than those that can be applied here.
-    pub fn unsupported_patch(supported: &[&str]) -> Status {
+    /// An apply that does not say who applies.
+    pub(crate) fn no_field_manager() -> Status {
+        let kind = Kind {
+            group: "meta.k8s.io".to_owned(),
+            kind: "PatchOptions".to_owned(),
+            ..Kind::default()
+        };
+        let fault = Fault {
+            field: "fieldManager".to_owned(),
+            reason: "FieldValueRequired",
+            message: "Required value: is required for apply patch".to_owned(),
+        };
+        Status::invalid(&kind, "", &[fault])
+    }
+
+    /// A body of another kind than those that are understood.
+    pub(crate) fn unsupported_media(supported: &[&str]) -> Status {
         let message = format!(
             "the body of the request was in an unknown format - accepted media types include: {}",
             supported.join(", ")

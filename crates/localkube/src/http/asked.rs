@@ -47,9 +47,37 @@ impl Asked {
         number(name, self.query.get(name).map(String::as_str))
     }
 
+    /// What the body is, without its parameters.
+    pub(super) fn content_type(&self) -> &str {
+        let given = self.headers.get(header::CONTENT_TYPE);
+        let given = given.and_then(|given| given.to_str().ok());
+        let given = given.unwrap_or_default().split(';').next();
+        given.unwrap_or_default().trim()
+    }
+
+    /// The object in the body.
     pub(super) fn body(&self) -> Result<Value, Status> {
+        match self.content_type() {
+            "" | "application/json" => self.json(),
+            "application/yaml" => self.yaml(),
+            _ => Err(Status::unsupported_media(&[
+                "application/json",
+                "application/yaml",
+            ])),
+        }
+    }
+
+    /// The body, whatever is said of it.
+    pub(super) fn json(&self) -> Result<Value, Status> {
         serde_json::from_slice(&self.body)
             .map_err(|error| Status::bad_request(format!("the body is no JSON: {error}")))
+    }
+
+    /// The body as YAML, of which JSON is a part.
+    pub(super) fn yaml(&self) -> Result<Value, Status> {
+        let options = serde_saphyr::options! { legacy_octal_numbers: true };
+        serde_saphyr::from_slice_with_options(&self.body, options)
+            .map_err(|error| Status::bad_request(format!("the body is no YAML: {error}")))
     }
 
     pub(super) fn writing(&self) -> Writing {
