@@ -14,6 +14,7 @@ use crate::selector::{Fields, Labels};
 use crate::served::{Kinds, Served};
 use crate::status::Status;
 use crate::store::{Change, Event, EventKind, Key, Scope, Store, Watch};
+use crate::weight;
 
 const DEFINITIONS: &str = "customresourcedefinitions.apiextensions.k8s.io";
 /// Namespaces that are there from the beginning.
@@ -410,6 +411,13 @@ impl Api {
         let served = Arc::clone(&target.served);
         let key = target.key();
         let is_definition = key.resource == DEFINITIONS;
+        let decide = move |served: &Served, old: Option<&Value>| {
+            let change = decide(served, old)?;
+            if let Change::Put(object) = &change {
+                weight::check(object)?;
+            }
+            Ok::<_, Status>(change)
+        };
         if writing.is_dry {
             let old = self.store.get(&key).map(|kept| served.show(&kept));
             return match decide(&served, old.as_deref())? {

@@ -27,6 +27,7 @@ pub mod status;
 mod store;
 mod table;
 mod validate;
+mod weight;
 
 pub use api::{Api, Patch, Selection, Target, Unknown, Writing};
 pub use credentials::{Credentials, Unusable};

@@ -193,6 +193,17 @@ impl Status {
         Status::new(410, "Expired", message)
     }
 
+    /// There is too much of it.
+    pub(crate) fn too_large(most: usize) -> Status {
+        let message = format!("Request entity too large: limit is {most}");
+        Status::new(413, "RequestEntityTooLarge", message)
+    }
+
+    /// The request did not come to its end.
+    pub(crate) fn too_slow() -> Status {
+        Status::new(408, "Timeout", "the body of the request took too long")
+    }
+
     /// Something is broken here.
     pub fn internal(message: impl Into<String>) -> Status {
         let message = format!("Internal error occurred: {}", message.into());

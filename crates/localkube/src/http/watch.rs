@@ -18,6 +18,8 @@ use crate::store::{EventKind, Watch};
 
 /// How long a watch lasts that does not say how long it shall.
 const WATCH_FOR: Duration = Duration::from_secs(1800);
+/// How long a watch lasts at most, whatever it says.
+const WATCH_AT_MOST: Duration = Duration::from_secs(86_400);
 /// How often a watch that wants bookmarks gets one.
 const BOOKMARK_EVERY: Duration = Duration::from_secs(30);
 
@@ -40,7 +42,8 @@ pub(super) fn watch(api: &Api, target: &Target, asked: &Asked) -> Result<Respons
     };
     let lasts = asked
         .number("timeoutSeconds")?
-        .map_or(WATCH_FOR, Duration::from_secs);
+        .map_or(WATCH_FOR, Duration::from_secs)
+        .min(WATCH_AT_MOST);
     let follow = Follow {
         watch,
         selection,
