@@ -97,14 +97,17 @@ fn persistent_volume(object: &mut Value) {
 }
 
 fn service(object: &mut Value) {
-    for (field, value) in [
-        ("type", json!("ClusterIP")),
-        ("sessionAffinity", json!("None")),
-        ("internalTrafficPolicy", json!("Cluster")),
-        ("ipFamilies", json!(["IPv4"])),
-        ("ipFamilyPolicy", json!("SingleStack")),
-    ] {
-        set(object, "/spec", field, value);
+    set(object, "/spec", "type", json!("ClusterIP"));
+    set(object, "/spec", "sessionAffinity", json!("None"));
+    // The others are a name, and have no address.
+    if text(object, "spec.type") != "ExternalName" {
+        for (field, value) in [
+            ("internalTrafficPolicy", json!("Cluster")),
+            ("ipFamilies", json!(["IPv4"])),
+            ("ipFamilyPolicy", json!("SingleStack")),
+        ] {
+            set(object, "/spec", field, value);
+        }
     }
     let address = object.pointer("/spec/clusterIP").cloned();
     if let Some(address) = address {

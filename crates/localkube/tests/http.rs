@@ -457,3 +457,30 @@ async fn bodies_may_be_yaml() {
         assert_eq!(status.code, wanted, "{type_}");
     }
 }
+
+#[tokio::test]
+async fn a_watch_may_begin_with_a_list() {
+    let fixture = fixture("watchlist").await;
+    let maps: Api<ConfigMap> = Api::default_namespaced(fixture.client.clone());
+    for name in ["a", "b"] {
+        maps.create(&PostParams::default(), &map(name, ""))
+            .await
+            .unwrap();
+    }
+    let params = WatchParams::default().initial_events().timeout(10);
+    let mut events = maps.watch(&params, "").await.unwrap().boxed();
+    for name in ["a", "b"] {
+        let Some(WatchEvent::Added(map)) = events.try_next().await.unwrap() else {
+            panic!("{name} is missing")
+        };
+        assert_eq!(map.name_any(), name);
+    }
+    let Some(WatchEvent::Bookmark(end)) = events.try_next().await.unwrap() else {
+        panic!("no end of the list")
+    };
+    let mark = end.metadata.annotations.get("k8s.io/initial-events-end");
+    assert_eq!(mark.map(String::as_str), Some("true"));
+    let config = watcher::Config::default().streaming_lists();
+    let mut seen = watcher(maps, config).applied_objects().boxed();
+    assert_eq!(seen.try_next().await.unwrap().unwrap().name_any(), "a");
+}

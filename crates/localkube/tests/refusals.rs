@@ -1,7 +1,7 @@
 //! What a real API server took and refused, with which words: asked again here.
 //!
 //! `refusals.jsonl` was recorded from kube-apiserver. With `LOCALKUBE_RECORD=1`
-//! the same requests go to the cluster of the current kubeconfig, and the file is
+//! the same requests go to the (new) cluster of the current kubeconfig, and the file is
 //! written anew: what we answer differently shows in the next run without it.
 
 #![expect(clippy::unwrap_used, reason = "a test may fail")]

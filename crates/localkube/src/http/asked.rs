@@ -8,6 +8,7 @@ use axum::extract::Request;
 use axum::http::{HeaderMap, Method, header};
 use serde_json::Value;
 
+use super::protobuf;
 use crate::api::{Selection, Unknown, Writing};
 use crate::object::metadata_only;
 use crate::served::Served;
@@ -67,6 +68,7 @@ impl Asked {
         match self.content_type() {
             "" | "application/json" => self.json(),
             "application/yaml" => self.yaml(),
+            protobuf::TYPE if let Some(object) = protobuf::read(&self.body) => Ok(object),
             _ => Err(Status::unsupported_media(&[
                 "application/json",
                 "application/yaml",

@@ -75,7 +75,7 @@ fn patch(served: &Served, asked: &Asked) -> Result<Patch, Status> {
 pub(super) fn deletion(asked: &Asked) -> Result<Deletion, Status> {
     let options = match asked.body.is_empty() {
         true => Value::Null,
-        false => asked.json()?,
+        false => asked.body()?,
     };
     deletion_of(&options, asked)
 }

@@ -28,14 +28,24 @@ pub(super) fn watch(api: &Api, target: &Target, asked: &Asked) -> Result<Respons
     let shape = asked.shape();
     let served = Arc::clone(&target.served);
     let since: u64 = asked.number("resourceVersion")?.unwrap_or(0);
+    // A watch may begin with all that there is, and say where that ends.
+    let is_list = asked.is_set("sendInitialEvents");
+    let tells_all = match asked.query.get("sendInitialEvents") {
+        Some(_) => is_list,
+        None => since == 0,
+    };
     let mut first = Vec::new();
-    let watch = if since == 0 {
-        // From wherever we are, which is told first.
+    let watch = if tells_all || since == 0 {
         let (found, _, revision) = api.list(target, &selection, None, usize::MAX);
-        let found = found
-            .iter()
-            .map(|object| line(shape, &served, EventKind::Added, object));
-        first.extend(found);
+        if tells_all {
+            let found = found
+                .iter()
+                .map(|object| line(shape, &served, EventKind::Added, object));
+            first.extend(found);
+        }
+        if is_list && asked.is_set("allowWatchBookmarks") {
+            first.push(bookmark(shape, &served, revision, true));
+        }
         api.watch(target, revision)?
     } else {
         api.watch(target, since)?
@@ -103,16 +113,31 @@ impl Follow {
                 },
                 () = tokio::time::sleep_until(self.ends) => return None,
                 () = rest, if self.bookmarks => {
-                    let object = json!({
-                        "kind": self.served.kind.kind,
-                        "apiVersion": self.served.kind.api_version(),
-                        "metadata": {"resourceVersion": self.watch.revision().to_string()},
-                    });
-                    return Some(Ok(format!("{}\n", json!({"type": "BOOKMARK", "object": object}))));
+                    let revision = self.watch.revision();
+                    return Some(Ok(bookmark(self.shape, &self.served, revision, false)));
                 }
             }
         }
     }
+}
+
+/// Tells up to where everything was told, and whether that was the beginning.
+fn bookmark(shape: Shape, served: &Served, revision: u64, is_beginning: bool) -> String {
+    let revision = revision.to_string();
+    let mut object = json!({
+        "kind": served.kind.kind,
+        "apiVersion": served.kind.api_version(),
+        "metadata": {"resourceVersion": revision},
+    });
+    if is_beginning {
+        let end = json!({"metadata": {"annotations": {"k8s.io/initial-events-end": "true"}}});
+        json_patch::merge(&mut object, &end);
+    }
+    let object = match shape {
+        Shape::Whole => object,
+        shape => shape.of(served, &object, &revision),
+    };
+    format!("{}\n", json!({"type": "BOOKMARK", "object": object}))
 }
 
 fn line(shape: Shape, served: &Served, kind: EventKind, object: &Value) -> String {
