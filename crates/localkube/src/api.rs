@@ -88,11 +88,8 @@ pub enum Patch {
     Merge(Value),
     /// With the lists of the built-in kinds.
     Strategic(Value),
-    /// What somebody wants an object to be; it is made if it is not there.
-    ///
-    /// This is less than the server-side apply of Kubernetes: it is not kept who
-    /// set what, so nothing that somebody wanted once and no more is removed, and
-    /// nobody is told that he overrules another.
+    /// What somebody wants an object to be; it is made if it is not there. Less
+    /// than the server-side apply of Kubernetes: it is not kept who set what.
     Apply(Value),
 }
 
@@ -265,7 +262,7 @@ impl Api {
     }
 
     /// Objects are made only in namespaces that are there and stay.
-    fn takes_objects(&self, target: &Target) -> Result<(), Status> {
+    pub(crate) fn takes_objects(&self, target: &Target) -> Result<(), Status> {
         let kind = &target.served.kind;
         if !kind.is_namespaced {
             return Ok(());
@@ -346,40 +343,6 @@ impl Api {
         .await
     }
 
-    async fn apply(
-        &self,
-        target: &Target,
-        part: Part,
-        mut wanted: Value,
-        writing: Writing,
-    ) -> Result<Arc<Value>, Status> {
-        is_applicable(target, &wanted)?;
-        wanted = object::checked(&target.served.kind, &target.namespace, wanted)?;
-        if self.get(target).is_err() {
-            self.takes_objects(target)?;
-        }
-        let missing = target.not_found();
-        self.change(target, writing, move |served, old| {
-            let Some(old) = old else {
-                if part != Part::Main {
-                    return Err(missing);
-                }
-                json_patch::merge(&mut wanted, &json!({"metadata": {"resourceVersion": null}}));
-                return admit::created(served, wanted, writing.unknown).map(Change::Put);
-            };
-            let mut new = old.clone();
-            match served.schema {
-                // Nobody knows by what the lists of other kinds are merged.
-                Some(_) => patch::merge(&mut new, &wanted),
-                None => patch::strategic(&mut new, &wanted)
-                    .map_err(|error| Status::bad_request(error.to_string()))?,
-            }
-            let new = prepared(served, new, writing.unknown)?;
-            rewritten(served, old, new, part)
-        })
-        .await
-    }
-
     /// Deletes an object, at once or when nothing holds it any more.
     ///
     /// # Errors
@@ -440,36 +403,4 @@ impl Api {
         let written = written.ok_or_else(|| target.not_found())?;
         Ok(target.served.show(&written))
     }
-}
-
-/// What is applied says what it is, and whose state it is not.
-fn is_applicable(target: &Target, wanted: &Value) -> Result<(), Status> {
-    let text = |field: &str| {
-        wanted
-            .get(field)
-            .and_then(Value::as_str)
-            .unwrap_or_default()
-    };
-    if text("apiVersion").is_empty() || text("kind").is_empty() {
-        let (version, kind) = (text("apiVersion"), text("kind"));
-        return Err(Status::bad_request(format!(
-            "invalid object type: /{version}, Kind={kind}"
-        )));
-    }
-    if wanted.pointer("/metadata/managedFields").is_some() {
-        return Err(Status::bad_request("metadata.managedFields must be nil"));
-    }
-    let (name, asked) = (meta(wanted, "name"), &target.name);
-    if name.is_empty() {
-        return Err(Status::bad_request(format!(
-            "the name of the object ({asked} based on URL) was undeterminable: name must be \
-             provided"
-        )));
-    }
-    if name != asked {
-        return Err(Status::bad_request(format!(
-            "the name of the object ({name}) does not match the name on the URL ({asked})"
-        )));
-    }
-    Ok(())
 }

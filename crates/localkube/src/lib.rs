@@ -5,6 +5,7 @@
 
 mod admit;
 mod api;
+mod apply;
 mod credentials;
 mod decode;
 mod defaults;
