@@ -6,6 +6,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
+use crate::admit::{self, prepared, rewritten};
 use crate::events::Sweep;
 use crate::object::{self, Deletion, Part, meta};
 use crate::patch;
@@ -13,7 +14,7 @@ use crate::selector::{Fields, Labels};
 use crate::served::{Kinds, Served};
 use crate::status::Status;
 use crate::store::{Change, Event, EventKind, Key, Scope, Store, Watch};
-use crate::{decode, defaults, validate};
+use crate::weight;
 
 const DEFINITIONS: &str = "customresourcedefinitions.apiextensions.k8s.io";
 /// Namespaces that are there from the beginning.
@@ -87,6 +88,9 @@ pub enum Patch {
     Merge(Value),
     /// With the lists of the built-in kinds.
     Strategic(Value),
+    /// What somebody wants an object to be; it is made if it is not there. Less
+    /// than the server-side apply of Kubernetes: it is not kept who set what.
+    Apply(Value),
 }
 
 /// Which objects are meant.
@@ -242,10 +246,7 @@ impl Api {
         let kind = &target.served.kind;
         let body = object::checked(kind, &target.namespace, body)?;
         self.takes_objects(target)?;
-        let (uid, suffix) = (uuid::Uuid::new_v4().to_string(), suffix());
-        let made = object::create(kind, body, &uid, &suffix, Timestamp::now())?;
-        let made = prepared(&target.served, made, writing.unknown)?;
-        let made = checked(&target.served, made, None, Part::Main)?;
+        let made = admit::created(&target.served, body, writing.unknown)?;
         let target = Target {
             name: meta(&made, "name").to_owned(),
             ..target.clone()
@@ -261,7 +262,7 @@ impl Api {
     }
 
     /// Objects are made only in namespaces that are there and stay.
-    fn takes_objects(&self, target: &Target) -> Result<(), Status> {
+    pub(crate) fn takes_objects(&self, target: &Target) -> Result<(), Status> {
         let kind = &target.served.kind;
         if !kind.is_namespaced {
             return Ok(());
@@ -315,6 +316,9 @@ impl Api {
         patch: Patch,
         writing: Writing,
     ) -> Result<Arc<Value>, Status> {
+        if let Patch::Apply(wanted) = patch {
+            return self.apply(target, part, wanted, writing).await;
+        }
         let missing = target.not_found();
         let namespace = target.namespace.clone();
         self.change(target, writing, move |served, old| {
@@ -328,7 +332,9 @@ impl Api {
             match patch {
                 Patch::Json(steps) => patch::json(&mut new, steps).map_err(refuse)?,
                 Patch::Merge(change) => patch::merge(&mut new, &change),
-                Patch::Strategic(change) => patch::strategic(&mut new, &change).map_err(refuse)?,
+                Patch::Strategic(change) | Patch::Apply(change) => {
+                    patch::strategic(&mut new, &change).map_err(refuse)?;
+                }
             }
             let new = object::checked(&served.kind, &namespace, new)?;
             let new = prepared(served, new, writing.unknown).map_err(Status::of_patch)?;
@@ -368,6 +374,13 @@ impl Api {
         let served = Arc::clone(&target.served);
         let key = target.key();
         let is_definition = key.resource == DEFINITIONS;
+        let decide = move |served: &Served, old: Option<&Value>| {
+            let change = decide(served, old)?;
+            if let Change::Put(object) = &change {
+                weight::check(object)?;
+            }
+            Ok::<_, Status>(change)
+        };
         if writing.is_dry {
             let old = self.store.get(&key).map(|kept| served.show(&kept));
             return match decide(&served, old.as_deref())? {
@@ -390,69 +403,4 @@ impl Api {
         let written = written.ok_or_else(|| target.not_found())?;
         Ok(target.served.show(&written))
     }
-}
-
-/// Prunes an object and fills in what is missing.
-fn prepared(served: &Served, mut object: Value, unknown: Unknown) -> Result<Value, Status> {
-    let kind = &served.kind;
-    let dropped = match &served.schema {
-        Some(schema) => schema.prune(&mut object),
-        None => decode::prune(kind, &mut object).map_err(|why| Status::undecodable(kind, &why))?,
-    };
-    if unknown == Unknown::Refused && !dropped.is_empty() {
-        let dropped = dropped
-            .iter()
-            .map(|field| format!("unknown field \"{field}\""));
-        let dropped = dropped.collect::<Vec<_>>().join(", ");
-        let why = format!("strict decoding error: {dropped}");
-        return Err(Status::undecodable(kind, &why));
-    }
-    match &served.schema {
-        Some(schema) => schema.set_defaults(&mut object),
-        None => defaults::fill(kind, &mut object),
-    }
-    Ok(object)
-}
-
-/// An object that may be as it is, or was changed.
-fn checked(
-    served: &Served,
-    mut object: Value,
-    old: Option<&Value>,
-    part: Part,
-) -> Result<Value, Status> {
-    let kind = &served.kind;
-    if served.schema.is_none() {
-        // What depends on more than the part that was written.
-        defaults::fill(kind, &mut object);
-    }
-    let mut faults = match old {
-        Some(old) => validate::metadata(&object, old),
-        None => validate::new_metadata(kind, &object),
-    };
-    faults.extend(match &served.schema {
-        Some(schema) => schema.faults(&object, old),
-        None => validate::built_in(kind, &object, old, part),
-    });
-    match faults.as_slice() {
-        [] => Ok(object),
-        faults => Err(Status::invalid(kind, meta(&object, "name"), faults)),
-    }
-}
-
-/// What becomes of an object that somebody writes anew.
-fn rewritten(served: &Served, old: &Value, new: Value, part: Part) -> Result<Change, Status> {
-    match object::update(&served.kind, old, new, part)? {
-        Change::Put(new) => checked(served, new, Some(old), part).map(Change::Put),
-        change => Ok(change),
-    }
-}
-
-/// Five letters and digits that make no words, as Kubernetes has them.
-fn suffix() -> String {
-    const LETTERS: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
-    let random = uuid::Uuid::new_v4().into_bytes();
-    let letter = |byte: &u8| LETTERS.get(usize::from(*byte) % LETTERS.len()).copied();
-    let letters = random.iter().filter_map(letter).take(5);
-    letters.map(char::from).collect()
 }

@@ -3,7 +3,9 @@
 //! It knows the protocol and no kind in particular: what it serves beyond the
 //! few built-in kinds it learns from CustomResourceDefinitions.
 
+mod admit;
 mod api;
+mod apply;
 mod credentials;
 mod decode;
 mod defaults;
@@ -26,6 +28,7 @@ pub mod status;
 mod store;
 mod table;
 mod validate;
+mod weight;
 
 pub use api::{Api, Patch, Selection, Target, Unknown, Writing};
 pub use credentials::{Credentials, Unusable};

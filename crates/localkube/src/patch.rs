@@ -1,6 +1,11 @@
 //! The three ways to change a part of an object.
 
+use std::collections::{BTreeMap, BTreeSet};
+
+use json_patch::{AddOperation, PatchOperation, ReplaceOperation};
 use serde_json::{Map, Value};
+
+use crate::weight::{MAX_BYTES, MAX_DEPTH, Weight};
 
 /// A list whose items are merged by a key, rather than replaced.
 const MERGED_BY: [(&str, &str); 19] = [
@@ -27,6 +32,9 @@ const MERGED_BY: [(&str, &str); 19] = [
 /// Lists of words that are merged as sets.
 const SETS: [&str; 1] = ["finalizers"];
 
+/// How many steps a JSON patch may have.
+const MAX_STEPS: usize = 10_000;
+
 const DIRECTIVE: &str = "$patch";
 const ORDER: &str = "$setElementOrder/";
 const DELETE_WORDS: &str = "$deleteFromPrimitiveList/";
@@ -44,7 +52,58 @@ pub struct Inapplicable(String);
 pub fn json(target: &mut Value, patch: Value) -> Result<(), Inapplicable> {
     let patch: json_patch::Patch =
         serde_json::from_value(patch).map_err(|error| Inapplicable(error.to_string()))?;
-    json_patch::patch(target, &patch).map_err(|error| Inapplicable(error.to_string()))
+    if patch.len() > MAX_STEPS {
+        return Err(Inapplicable(format!(
+            "The allowed maximum operations in a JSON patch is {MAX_STEPS}, got {}",
+            patch.len()
+        )));
+    }
+    let mut copied = 0;
+    for (index, step) in patch.iter().enumerate() {
+        let weight = added(target, step);
+        copied += weight.bytes;
+        if weight.depth > MAX_DEPTH || copied > 2 * MAX_BYTES {
+            return Err(Inapplicable(format!(
+                "operation '/{index}' makes the object too large"
+            )));
+        }
+        json_patch::patch_unsafe(target, std::slice::from_ref(step))
+            .map_err(|error| Inapplicable(told(index, &error)))?;
+    }
+    Ok(())
+}
+
+/// An error of a step, which was given alone.
+fn told(index: usize, error: &json_patch::PatchError) -> String {
+    error
+        .to_string()
+        .replacen("'/0'", &format!("'/{index}'"), 1)
+}
+
+/// How deep what a step puts reaches, and how much of it was not in the patch:
+/// copies of copies grow fast.
+fn added(target: &Value, step: &PatchOperation) -> Weight {
+    let (path, weight) = match step {
+        PatchOperation::Copy(step) => {
+            let from = target.pointer(step.from.as_str());
+            (&step.path, from.map(Weight::of).unwrap_or_default())
+        }
+        PatchOperation::Move(step) => {
+            let from = target.pointer(step.from.as_str());
+            let depth = from.map(Weight::of).unwrap_or_default().depth;
+            (&step.path, Weight { depth, bytes: 0 })
+        }
+        PatchOperation::Add(AddOperation { path, value })
+        | PatchOperation::Replace(ReplaceOperation { path, value }) => {
+            let depth = Weight::of(value).depth;
+            (path, Weight { depth, bytes: 0 })
+        }
+        PatchOperation::Remove(_) | PatchOperation::Test(_) => return Weight::default(),
+    };
+    Weight {
+        depth: weight.depth + path.as_str().matches('/').count(),
+        ..weight
+    }
 }
 
 /// A merge patch (RFC 7386).
@@ -128,8 +187,9 @@ fn merge_maps(
 fn merge_lists(name: &str, old: &[Value], change: &[Value]) -> Result<Vec<Value>, Inapplicable> {
     let mut merged = old.to_vec();
     if SETS.contains(&name) {
+        let mut known: BTreeSet<String> = merged.iter().map(Value::to_string).collect();
         for word in change {
-            if !merged.contains(word) {
+            if known.insert(word.to_string()) {
                 merged.push(word.clone());
             }
         }
@@ -150,27 +210,34 @@ fn merge_lists(name: &str, old: &[Value], change: &[Value]) -> Result<Vec<Value>
         let items = change.iter().filter(|item| item.get(by).is_some());
         return Ok(items.map(plain).collect());
     }
+    let id = |item: &Value| item.get(by).map(Value::to_string);
+    let mut places = BTreeMap::new();
+    for (place, item) in merged.iter().enumerate() {
+        if let Some(id) = id(item) {
+            places.entry(id).or_insert(place);
+        }
+    }
+    let mut removed = BTreeSet::new();
     for item in change {
-        let id = item.get(by).ok_or_else(|| {
+        let id = id(item).ok_or_else(|| {
             Inapplicable(format!(
                 "an item of {name} has no {by}, by which they are merged"
             ))
         })?;
-        let at = merged.iter().position(|old| old.get(by) == Some(id));
-        match (directive(item).as_deref(), at) {
-            (Some("delete"), Some(at)) => {
-                merged.remove(at);
-            }
-            (Some("delete"), None) => {}
-            (_, Some(at)) => {
-                if let Some(old) = merged.get_mut(at) {
-                    strategic(old, item)?;
-                }
-            }
-            (_, None) => merged.push(plain(item)),
+        let place = places.get(&id).copied();
+        if directive(item).as_deref() == Some("delete") {
+            removed.extend(place);
+            places.remove(&id);
+        } else if let Some(old) = place.and_then(|place| merged.get_mut(place)) {
+            strategic(old, item)?;
+        } else {
+            places.insert(id, merged.len());
+            merged.push(plain(item));
         }
     }
-    Ok(merged)
+    let kept = merged.into_iter().enumerate();
+    let kept = kept.filter(|(place, _)| !removed.contains(place));
+    Ok(kept.map(|(_, item)| item).collect())
 }
 
 /// The key by which the items of a list are merged, if they are.
@@ -197,12 +264,12 @@ fn sort(name: &str, list: &mut [Value], order: &[Value]) {
         Some(by) => item.get(by).cloned(),
         None => Some(item.clone()),
     };
-    let order: Vec<_> = order.iter().map(id).collect();
-    list.sort_by_key(|item| {
-        let item = id(item);
-        let at = order.iter().position(|wanted| *wanted == item);
-        at.unwrap_or(usize::MAX)
-    });
+    let id = |item: &Value| id(item).map(|id| id.to_string());
+    let mut places = BTreeMap::new();
+    for (place, wanted) in order.iter().enumerate() {
+        places.entry(id(wanted)).or_insert(place);
+    }
+    list.sort_by_cached_key(|item| places.get(&id(item)).copied().unwrap_or(usize::MAX));
 }
 
 /// A value of a patch as a value of an object.

@@ -120,7 +120,7 @@ impl fmt::Display for Quantity {
         if is_binary {
             let mut amount = self.nano / NANO;
             let mut unit = "";
-            for larger in BINARY.iter().take_while(|_| true) {
+            for larger in BINARY {
                 if amount % 1024 != 0 {
                     break;
                 }

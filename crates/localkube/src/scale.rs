@@ -3,14 +3,14 @@
 use serde_json::{Value, json};
 
 use crate::object::meta;
-use crate::path::{at, steps, text};
+use crate::path::{at, steps};
 use crate::served::Scale;
 use crate::status::Status;
 
 /// The scale of an object.
 pub fn of(paths: &Scale, object: &Value) -> Value {
     let number = |path: &str| at(object, path).and_then(Value::as_i64).unwrap_or(0);
-    let selector = paths.selector.as_ref().map(|path| text(object, path));
+    let selector = paths.selector.as_ref().and_then(|path| at(object, path));
     let meta = |field: &str| meta(object, field);
     json!({
         "kind": "Scale",
@@ -23,8 +23,19 @@ pub fn of(paths: &Scale, object: &Value) -> Value {
             "creationTimestamp": meta("creationTimestamp"),
         },
         "spec": {"replicas": number(&paths.spec)},
-        "status": {"replicas": number(&paths.status), "selector": selector.unwrap_or_default()},
+        "status": {"replicas": number(&paths.status), "selector": selector.map_or(String::new(), told)},
     })
+}
+
+/// A selector as a text.
+fn told(selector: &Value) -> String {
+    if let Value::String(text) = selector {
+        return text.clone();
+    }
+    let labels = selector.get("matchLabels").and_then(Value::as_object);
+    let labels = labels.into_iter().flatten();
+    let labels = labels.map(|(key, value)| format!("{key}={}", value.as_str().unwrap_or_default()));
+    labels.collect::<Vec<_>>().join(",")
 }
 
 /// What a scale changes in its object, as a merge patch.

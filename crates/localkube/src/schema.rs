@@ -1,6 +1,8 @@
 //! Structural schemas: what a kind's objects hold, what is filled in, and what
 //! is refused, in the words of the real API server.
 
+use std::collections::BTreeSet;
+
 use kube_cel::{CompiledSchema, Validator, compile_schema};
 use regex::Regex;
 use serde_json::{Map, Value};
@@ -326,9 +328,9 @@ fn duplicates(schema: &Value, items: &[Value], path: &Path<'_>, faults: &mut Vec
     if !matches!(kind, Some("map" | "set")) {
         return;
     }
-    let ids: Vec<Value> = items.iter().map(id).collect();
-    for (index, id) in ids.iter().enumerate() {
-        if ids.iter().take(index).any(|earlier| earlier == id) {
+    let mut seen = BTreeSet::new();
+    for (index, id) in items.iter().map(id).enumerate() {
+        if !seen.insert(id.to_string()) {
             faults.push(Fault {
                 field: Path::Index(path, index).to_string(),
                 reason: "FieldValueDuplicate",

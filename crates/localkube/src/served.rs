@@ -98,7 +98,7 @@ pub struct Scale {
     pub spec: String,
     /// How many there are.
     pub status: String,
-    /// Which these are.
+    /// Which these are: a text, or a selector of labels.
     pub selector: Option<String>,
 }
 
@@ -110,10 +110,14 @@ impl Kinds {
     /// The built-in kinds, and those that these definitions describe.
     pub fn new<'v>(definitions: impl Iterator<Item = &'v Value>) -> Kinds {
         let plain = |kind: Kind| Served {
+            scale: (kind.kind == "StatefulSet").then(|| Scale {
+                spec: ".spec.replicas".to_owned(),
+                status: ".status.replicas".to_owned(),
+                selector: Some(".spec.selector".to_owned()),
+            }),
             kind,
             schema: None,
             columns: Vec::new(),
-            scale: None,
         };
         let custom = definitions.flat_map(of_definition);
         let all = built_in().into_iter().map(plain).chain(custom);

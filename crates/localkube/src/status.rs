@@ -164,8 +164,23 @@ impl Status {
         Status::new(405, "MethodNotAllowed", message)
     }
 
-    /// A patch of another kind than those that can be applied here.
-    pub fn unsupported_patch(supported: &[&str]) -> Status {
+    /// An apply that does not say who applies.
+    pub(crate) fn no_field_manager() -> Status {
+        let kind = Kind {
+            group: "meta.k8s.io".to_owned(),
+            kind: "PatchOptions".to_owned(),
+            ..Kind::default()
+        };
+        let fault = Fault {
+            field: "fieldManager".to_owned(),
+            reason: "FieldValueRequired",
+            message: "Required value: is required for apply patch".to_owned(),
+        };
+        Status::invalid(&kind, "", &[fault])
+    }
+
+    /// A body of another kind than those that are understood.
+    pub(crate) fn unsupported_media(supported: &[&str]) -> Status {
         let message = format!(
             "the body of the request was in an unknown format - accepted media types include: {}",
             supported.join(", ")
@@ -176,6 +191,17 @@ impl Status {
     /// The history does not reach back so far.
     pub fn expired(message: impl Into<String>) -> Status {
         Status::new(410, "Expired", message)
+    }
+
+    /// There is too much of it.
+    pub(crate) fn too_large(most: usize) -> Status {
+        let message = format!("Request entity too large: limit is {most}");
+        Status::new(413, "RequestEntityTooLarge", message)
+    }
+
+    /// The request did not come to its end.
+    pub(crate) fn too_slow() -> Status {
+        Status::new(408, "Timeout", "the body of the request took too long")
     }
 
     /// Something is broken here.

@@ -9,6 +9,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Bound;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, mpsc};
 
@@ -16,12 +17,16 @@ use redb::{Database, ReadableDatabase, ReadableTable, TableDefinition};
 use serde_json::{Value, json};
 use tokio::sync::{oneshot, watch};
 
+use crate::weight::Weight;
+
 const OBJECTS: TableDefinition<'_, (&str, &str, &str), &str> = TableDefinition::new("objects");
 const FIGURES: TableDefinition<'_, &str, u64> = TableDefinition::new("figures");
 const REVISION: &str = "revision";
 
 /// How many events are kept for watches that begin in the past.
 const HISTORY: usize = 10_000;
+/// How large these may be together.
+const HISTORY_SIZE: usize = 64 << 20;
 /// How many writes share a transaction at most.
 const BATCH: usize = 256;
 
@@ -77,6 +82,8 @@ pub struct Event {
     pub object: Arc<Value>,
     /// The object before, if there was one.
     pub before: Option<Arc<Value>>,
+    /// About how many bytes it is.
+    pub(crate) size: usize,
 }
 
 /// What is to become of an object.
@@ -138,6 +145,8 @@ struct State {
     revision: u64,
     /// In the order of their revisions, without a gap.
     history: VecDeque<Arc<Event>>,
+    /// What it is in bytes.
+    history_size: usize,
 }
 
 impl State {
@@ -190,6 +199,7 @@ impl Draft<'_> {
             revision,
             key,
             kind,
+            size: Weight::of(&object).bytes,
             object: Arc::clone(&object),
             before,
         }));
@@ -404,7 +414,9 @@ fn write_all(database: &Database, shared: &Shared, writes: &mpsc::Receiver<Write
             objects: BTreeMap::new(),
             events: Vec::new(),
         };
-        let answers: Vec<Answer> = batch.map(|write| write(&mut draft)).collect();
+        // One that panics has decided nothing; whoever asked is told so.
+        let write = |write: Write| catch_unwind(AssertUnwindSafe(|| write(&mut draft))).ok();
+        let answers: Vec<Answer> = batch.filter_map(write).collect();
         let Draft {
             objects, events, ..
         } = draft;
@@ -466,9 +478,16 @@ impl Shared {
                 None => state.objects.remove(&key),
             };
         }
-        state.history.extend(events);
-        let surplus = state.history.len().saturating_sub(HISTORY);
-        state.history.drain(..surplus);
+        for event in events {
+            state.history_size += event.size;
+            state.history.push_back(event);
+        }
+        while state.history.len() > HISTORY || state.history_size > HISTORY_SIZE {
+            let Some(oldest) = state.history.pop_front() else {
+                break;
+            };
+            state.history_size -= oldest.size;
+        }
         state.revision = revision;
         drop(state);
         self.revision.send_replace(revision);

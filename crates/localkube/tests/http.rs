@@ -389,3 +389,98 @@ async fn writing_the_same_again_changes_nothing() {
     assert_eq!(after.resource_version(), before.resource_version());
     assert_eq!(after.metadata.generation, Some(1));
 }
+
+#[tokio::test]
+async fn applying_makes_and_merges() {
+    let fixture = fixture("apply").await;
+    let pods: Api<Pod> = Api::default_namespaced(fixture.client.clone());
+    let wanted = |extra: serde_json::Value| {
+        let mut pod = json!({
+            "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a", "labels": {"x": "1"}},
+            "spec": {"containers": [{"name": "c", "image": "x"}]},
+        });
+        json_patch::merge(&mut pod, &extra);
+        pod
+    };
+    let params = PatchParams::apply("test");
+    let first = Patch::Apply(wanted(json!({})));
+    let made = pods.patch("a", &params, &first).await.unwrap();
+    assert!(made.uid().is_some());
+    let same = pods.patch("a", &params, &first).await.unwrap();
+    assert_eq!(same.resource_version(), made.resource_version());
+    let more = Patch::Apply(wanted(json!({
+        "metadata": {"labels": {"x": null, "y": "2"}},
+        "spec": {"containers": [{"name": "c", "image": "y"}]},
+    })));
+    let after = pods.patch("a", &params, &more).await.unwrap();
+    // What somebody else set stays.
+    assert_eq!(after.labels().len(), 2);
+    let image = after.spec.unwrap().containers.remove(0).image;
+    assert_eq!(image.as_deref(), Some("y"));
+    let path = "/api/v1/namespaces/default/pods/a";
+    let request = http::Request::patch(path)
+        .header("content-type", "application/apply-patch+yaml")
+        .body(wanted(json!({})).to_string().into_bytes());
+    let refused = fixture.client.request_text(request.unwrap()).await;
+    let refused = refused.unwrap_err().to_string();
+    assert!(
+        refused.contains("fieldManager: Required value"),
+        "{refused}"
+    );
+}
+
+#[tokio::test]
+async fn bodies_may_be_yaml() {
+    let fixture = fixture("yaml").await;
+    let path = "/api/v1/namespaces/default/configmaps";
+    let send = |type_: &'static str, body: &'static str| {
+        let request = http::Request::post(path)
+            .header("content-type", type_)
+            .body(body.as_bytes().to_vec());
+        fixture.client.request::<ConfigMap>(request.unwrap())
+    };
+    let made = send(
+        "application/yaml",
+        "metadata: {name: a}\ndata:\n  mode: \"0644\"\n",
+    );
+    let made = made.await.unwrap();
+    assert_eq!(made.data.unwrap().get("mode").unwrap(), "0644");
+    for (type_, body, wanted) in [
+        ("application/yaml", "a: [b", 400),
+        ("application/json", "{", 400),
+        ("application/vnd.kubernetes.protobuf", "k8s", 415),
+        ("text/plain", "{}", 415),
+    ] {
+        let Err(kube::Error::Api(status)) = send(type_, body).await else {
+            panic!("{type_} {body} was taken")
+        };
+        assert_eq!(status.code, wanted, "{type_}");
+    }
+}
+
+#[tokio::test]
+async fn a_watch_may_begin_with_a_list() {
+    let fixture = fixture("watchlist").await;
+    let maps: Api<ConfigMap> = Api::default_namespaced(fixture.client.clone());
+    for name in ["a", "b"] {
+        maps.create(&PostParams::default(), &map(name, ""))
+            .await
+            .unwrap();
+    }
+    let params = WatchParams::default().initial_events().timeout(10);
+    let mut events = maps.watch(&params, "").await.unwrap().boxed();
+    for name in ["a", "b"] {
+        let Some(WatchEvent::Added(map)) = events.try_next().await.unwrap() else {
+            panic!("{name} is missing")
+        };
+        assert_eq!(map.name_any(), name);
+    }
+    let Some(WatchEvent::Bookmark(end)) = events.try_next().await.unwrap() else {
+        panic!("no end of the list")
+    };
+    let mark = end.metadata.annotations.get("k8s.io/initial-events-end");
+    assert_eq!(mark.map(String::as_str), Some("true"));
+    let config = watcher::Config::default().streaming_lists();
+    let mut seen = watcher(maps, config).applied_objects().boxed();
+    assert_eq!(seen.try_next().await.unwrap().unwrap().name_any(), "a");
+}

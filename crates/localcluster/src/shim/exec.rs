@@ -16,6 +16,10 @@ pub(super) fn main(file: &Path) -> io::Result<ExitCode> {
     let run: Run = read(file)?.ok_or_else(|| io::Error::other("there is no such process"))?;
     let namespace = File::open(format!("/proc/{}/ns/pid", run.within.pid))?;
     setns(namespace, CloneFlags::CLONE_NEWPID)?;
-    let status = command("enter", file).stdin(Stdio::inherit()).status()?;
+    let status = command("enter", file)
+        .stdin(Stdio::inherit())
+        .stdout(Stdio::inherit())
+        .stderr(Stdio::inherit())
+        .status()?;
     Ok(ExitCode::from(u8::try_from(code(status)).unwrap_or(255)))
 }

@@ -62,7 +62,11 @@ pub fn command(role: &str, file: &Path) -> std::process::Command {
     let mut command = std::process::Command::new("/proc/self/exe");
     command.arg0("paddle-operator");
     command.arg(COMMAND).arg(role).arg(file).current_dir("/");
-    command.stdin(Stdio::null());
+    // Whoever reads what this process says must not wait for those that outlive it.
+    command
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null());
     command
 }
 

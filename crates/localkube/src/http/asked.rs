@@ -1,17 +1,25 @@
 //! A request, taken apart.
 
 use std::collections::HashMap;
+use std::time::Duration;
 
 use axum::body::Bytes;
 use axum::extract::Request;
 use axum::http::{HeaderMap, Method, header};
 use serde_json::Value;
 
+use super::protobuf;
 use crate::api::{Selection, Unknown, Writing};
 use crate::object::metadata_only;
 use crate::served::Served;
 use crate::status::Status;
 use crate::table::{self, Include};
+use crate::weight::MAX_DEPTH;
+
+/// How long a body may take to come.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// Enough for the depth that objects may have, also without optimisation.
+const YAML_STACK: usize = 16 << 20;
 
 /// A request, taken apart.
 pub(super) struct Asked {
@@ -26,14 +34,14 @@ impl Asked {
     pub(super) async fn read(request: Request, at_most: usize) -> Result<Asked, Status> {
         let (parts, body) = request.into_parts();
         let body = axum::body::to_bytes(body, at_most);
+        let body = tokio::time::timeout(PATIENCE, body).await;
+        let body = body.map_err(|_| Status::too_slow())?;
         Ok(Asked {
             query: serde_urlencoded::from_str(parts.uri.query().unwrap_or_default())
                 .map_err(|error| Status::bad_request(error.to_string()))?,
             method: parts.method,
             headers: parts.headers,
-            body: body
-                .await
-                .map_err(|error| Status::bad_request(error.to_string()))?,
+            body: body.map_err(|_| Status::too_large(at_most))?,
         })
     }
 
@@ -47,9 +55,37 @@ impl Asked {
         number(name, self.query.get(name).map(String::as_str))
     }
 
+    /// What the body is, without its parameters.
+    pub(super) fn content_type(&self) -> &str {
+        let given = self.headers.get(header::CONTENT_TYPE);
+        let given = given.and_then(|given| given.to_str().ok());
+        let given = given.unwrap_or_default().split(';').next();
+        given.unwrap_or_default().trim()
+    }
+
+    /// The object in the body.
     pub(super) fn body(&self) -> Result<Value, Status> {
+        match self.content_type() {
+            "" | "application/json" => self.json(),
+            "application/yaml" => self.yaml(),
+            protobuf::TYPE if let Some(object) = protobuf::read(&self.body) => Ok(object),
+            _ => Err(Status::unsupported_media(&[
+                "application/json",
+                "application/yaml",
+            ])),
+        }
+    }
+
+    /// The body, whatever is said of it.
+    pub(super) fn json(&self) -> Result<Value, Status> {
         serde_json::from_slice(&self.body)
             .map_err(|error| Status::bad_request(format!("the body is no JSON: {error}")))
+    }
+
+    /// The body as YAML, of which JSON is a part.
+    pub(super) fn yaml(&self) -> Result<Value, Status> {
+        // What programs send is mostly JSON.
+        self.json().or_else(|_| yaml(&self.body))
     }
 
     pub(super) fn writing(&self) -> Writing {
@@ -94,6 +130,24 @@ impl Asked {
             _ => Shape::Whole,
         }
     }
+}
+
+/// Reads YAML, on a stack of its own: the parser takes much of it for each level.
+fn yaml(text: &[u8]) -> Result<Value, Status> {
+    let read = || {
+        let options = serde_saphyr::options! {
+            legacy_octal_numbers: true,
+            budget: serde_saphyr::budget! { max_depth: MAX_DEPTH },
+        };
+        let read = serde_saphyr::from_slice_with_options(text, options);
+        read.map_err(|error| Status::bad_request(format!("the body is no YAML: {error}")))
+    };
+    let read = std::thread::scope(|scope| {
+        let thread = std::thread::Builder::new().stack_size(YAML_STACK);
+        let thread = thread.spawn_scoped(scope, read);
+        thread.ok().and_then(|thread| thread.join().ok())
+    });
+    read.unwrap_or_else(|| Err(Status::internal("the YAML could not be read")))
 }
 
 /// The number that a parameter has, if it has something.

@@ -16,6 +16,7 @@ mod collection;
 mod kubelet;
 mod object;
 mod pod;
+mod protobuf;
 mod watch;
 
 use asked::Asked;

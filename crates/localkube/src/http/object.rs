@@ -1,7 +1,7 @@
 //! One object: read, replace, patch, scale, delete.
 
-use axum::http::{Method, header};
-use axum::response::Response;
+use axum::http::{Method, StatusCode};
+use axum::response::{IntoResponse, Response};
 use serde_json::{Value, json};
 
 use super::asked::Asked;
@@ -29,39 +29,46 @@ pub(super) async fn answer(
         }
         Method::PATCH => {
             let patch = patch(&target.served, asked)?;
-            api.patch(target, part, patch, asked.writing()).await?
+            let is_new = matches!(patch, Patch::Apply(_)) && api.get(target).is_err();
+            let found = api.patch(target, part, patch, asked.writing()).await?;
+            if is_new {
+                return Ok((StatusCode::CREATED, shown(target, &found, asked)).into_response());
+            }
+            found
         }
         Method::DELETE if part == Part::Main => return delete(api, target, asked).await,
         _ => return Err(Status::method_not_allowed()),
     };
-    let shape = asked.shape();
-    Ok(ok(&shape.of(
-        &target.served,
-        &found,
-        meta(&found, "resourceVersion"),
-    )))
+    Ok(shown(target, &found, asked))
+}
+
+/// An object in the form that the client likes.
+fn shown(target: &Target, found: &Value, asked: &Asked) -> Response {
+    let version = meta(found, "resourceVersion");
+    ok(&asked.shape().of(&target.served, found, version))
 }
 
 fn patch(served: &Served, asked: &Asked) -> Result<Patch, Status> {
     const JSON: &str = "application/json-patch+json";
     const MERGE: &str = "application/merge-patch+json";
     const STRATEGIC: &str = "application/strategic-merge-patch+json";
-    let given = asked
-        .headers
-        .get(header::CONTENT_TYPE)
-        .and_then(|value| value.to_str().ok());
-    let given = given
-        .unwrap_or_default()
-        .split(';')
-        .next()
-        .unwrap_or_default();
+    const APPLY: &str = "application/apply-patch+yaml";
+    let given = asked.content_type();
+    if given == APPLY {
+        if asked.query.get("fieldManager").is_none_or(String::is_empty) {
+            return Err(Status::no_field_manager());
+        }
+        return Ok(Patch::Apply(asked.yaml()?));
+    }
     match given {
-        JSON => Ok(Patch::Json(asked.body()?)),
-        MERGE => Ok(Patch::Merge(asked.body()?)),
+        JSON => Ok(Patch::Json(asked.json()?)),
+        MERGE => Ok(Patch::Merge(asked.json()?)),
         // Nobody knows by what the lists of other kinds are merged.
-        STRATEGIC if served.schema.is_none() => Ok(Patch::Strategic(asked.body()?)),
-        _ if served.schema.is_none() => Err(Status::unsupported_patch(&[JSON, MERGE, STRATEGIC])),
-        _ => Err(Status::unsupported_patch(&[JSON, MERGE])),
+        STRATEGIC if served.schema.is_none() => Ok(Patch::Strategic(asked.json()?)),
+        _ if served.schema.is_none() => {
+            Err(Status::unsupported_media(&[JSON, MERGE, STRATEGIC, APPLY]))
+        }
+        _ => Err(Status::unsupported_media(&[JSON, MERGE, APPLY])),
     }
 }
 
@@ -136,7 +143,7 @@ pub(super) async fn scaled(api: &Api, target: &Target, asked: &Asked) -> Result<
             match patch(&target.served, asked)? {
                 Patch::Json(steps) => crate::patch::json(&mut scale, steps)
                     .map_err(|error| Status::bad_request(error.to_string()))?,
-                Patch::Merge(change) | Patch::Strategic(change) => {
+                Patch::Merge(change) | Patch::Strategic(change) | Patch::Apply(change) => {
                     crate::patch::merge(&mut scale, &change);
                 }
             }

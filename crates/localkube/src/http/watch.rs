@@ -18,6 +18,8 @@ use crate::store::{EventKind, Watch};
 
 /// How long a watch lasts that does not say how long it shall.
 const WATCH_FOR: Duration = Duration::from_secs(1800);
+/// How long a watch lasts at most, whatever it says.
+const WATCH_AT_MOST: Duration = Duration::from_secs(86_400);
 /// How often a watch that wants bookmarks gets one.
 const BOOKMARK_EVERY: Duration = Duration::from_secs(30);
 
@@ -26,18 +28,23 @@ pub(super) fn watch(api: &Api, target: &Target, asked: &Asked) -> Result<Respons
     let shape = asked.shape();
     let served = Arc::clone(&target.served);
     let since: u64 = asked.number("resourceVersion")?.unwrap_or(0);
-    let wants_all = asked.is_set("sendInitialEvents");
+    // A watch may begin with all that there is, and say where that ends.
+    let is_list = asked.is_set("sendInitialEvents");
+    let tells_all = match asked.query.get("sendInitialEvents") {
+        Some(_) => is_list,
+        None => since == 0,
+    };
     let mut first = Vec::new();
-    let watch = if since == 0 || wants_all {
-        // From wherever we are, which is told first.
+    let watch = if tells_all || since == 0 {
         let (found, _, revision) = api.list(target, &selection, None, usize::MAX);
-        let found = found
-            .iter()
-            .map(|object| line(shape, &served, EventKind::Added, object));
-        first.extend(found);
-        if wants_all {
-            let end = json!({"k8s.io/initial-events-end": "true"});
-            first.push(bookmark(&served, revision, &end));
+        if tells_all {
+            let found = found
+                .iter()
+                .map(|object| line(shape, &served, EventKind::Added, object));
+            first.extend(found);
+        }
+        if is_list && asked.is_set("allowWatchBookmarks") {
+            first.push(bookmark(shape, &served, revision, true));
         }
         api.watch(target, revision)?
     } else {
@@ -45,7 +52,8 @@ pub(super) fn watch(api: &Api, target: &Target, asked: &Asked) -> Result<Respons
     };
     let lasts = asked
         .number("timeoutSeconds")?
-        .map_or(WATCH_FOR, Duration::from_secs);
+        .map_or(WATCH_FOR, Duration::from_secs)
+        .min(WATCH_AT_MOST);
     let follow = Follow {
         watch,
         selection,
@@ -105,20 +113,30 @@ impl Follow {
                 },
                 () = tokio::time::sleep_until(self.ends) => return None,
                 () = rest, if self.bookmarks => {
-                    return Some(Ok(bookmark(&self.served, self.watch.revision(), &json!({}))));
+                    let revision = self.watch.revision();
+                    return Some(Ok(bookmark(self.shape, &self.served, revision, false)));
                 }
             }
         }
     }
 }
 
-/// Tells how far a watch has come.
-fn bookmark(served: &Served, revision: u64, annotations: &Value) -> String {
-    let object = json!({
+/// Tells up to where everything was told, and whether that was the beginning.
+fn bookmark(shape: Shape, served: &Served, revision: u64, is_beginning: bool) -> String {
+    let revision = revision.to_string();
+    let mut object = json!({
         "kind": served.kind.kind,
         "apiVersion": served.kind.api_version(),
-        "metadata": {"resourceVersion": revision.to_string(), "annotations": annotations},
+        "metadata": {"resourceVersion": revision},
     });
+    if is_beginning {
+        let end = json!({"metadata": {"annotations": {"k8s.io/initial-events-end": "true"}}});
+        json_patch::merge(&mut object, &end);
+    }
+    let object = match shape {
+        Shape::Whole => object,
+        shape => shape.of(served, &object, &revision),
+    };
     event("BOOKMARK", &object)
 }
 

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::age;
-use super::pod;
+use super::{pod, storage};
 use crate::kind::Kind;
 use crate::object::meta;
 use crate::path::{at, text};
@@ -43,8 +43,8 @@ pub(super) fn find(kind: &Kind) -> Option<Printed> {
             ),
             ("" | "events.k8s.io", "Event") => (&EVENTS, events),
             ("apps", "StatefulSet") => (&STATEFUL_SETS, stateful_sets),
-            ("", "PersistentVolume") => (&VOLUMES, volumes),
-            ("", "PersistentVolumeClaim") => (&CLAIMS, claims),
+            ("", "PersistentVolume") => (&storage::VOLUMES, storage::volumes),
+            ("", "PersistentVolumeClaim") => (&storage::CLAIMS, storage::claims),
             ("", "ServiceAccount") => (&[("Name", 0), ("Age", 0)], |object| {
                 vec![name(object), since(object)]
             }),
@@ -54,18 +54,18 @@ pub(super) fn find(kind: &Kind) -> Option<Printed> {
                     vec![name(object), json!(holder), since(object)]
                 })
             }
-            ("storage.k8s.io", "StorageClass") => (&CLASSES, classes),
+            ("storage.k8s.io", "StorageClass") => (&storage::CLASSES, storage::classes),
             ("apiextensions.k8s.io", "CustomResourceDefinition") => (&DEFINITIONS, definitions),
             _ => return None,
         };
     Some(Printed { columns, cells })
 }
 
-fn name(object: &Value) -> Value {
+pub(super) fn name(object: &Value) -> Value {
     meta(object, "name").into()
 }
 
-fn since(object: &Value) -> Value {
+pub(super) fn since(object: &Value) -> Value {
     age(meta(object, "creationTimestamp")).into()
 }
 
@@ -74,17 +74,17 @@ fn size(object: &Value, field: &str) -> usize {
     map.map_or(0, serde_json::Map::len)
 }
 
-fn list<'v>(object: &'v Value, path: &str) -> &'v [Value] {
+pub(super) fn list<'v>(object: &'v Value, path: &str) -> &'v [Value] {
     at(object, path)
         .and_then(Value::as_array)
         .map_or(&[], Vec::as_slice)
 }
 
-fn or<'t>(text: &'t str, nothing: &'t str) -> &'t str {
+pub(super) fn or<'t>(text: &'t str, nothing: &'t str) -> &'t str {
     if text.is_empty() { nothing } else { text }
 }
 
-fn joined(texts: impl Iterator<Item = String>) -> String {
+pub(super) fn joined(texts: impl Iterator<Item = String>) -> String {
     texts.collect::<Vec<_>>().join(",")
 }
 
@@ -299,126 +299,6 @@ fn stateful_sets(object: &Value) -> Vec<Value> {
         since(object),
         json!(each("name")),
         json!(each("image")),
-    ]
-}
-
-fn modes(modes: &[Value]) -> String {
-    joined(modes.iter().map(|mode| {
-        match mode.as_str().unwrap_or_default() {
-            "ReadWriteOnce" => "RWO",
-            "ReadOnlyMany" => "ROX",
-            "ReadWriteMany" => "RWX",
-            "ReadWriteOncePod" => "RWOP",
-            _ => "",
-        }
-        .to_owned()
-    }))
-}
-
-fn phase(object: &Value) -> &str {
-    match meta(object, "deletionTimestamp") {
-        "" => text(object, "status.phase"),
-        _ => "Terminating",
-    }
-}
-
-const VOLUMES: [(&str, i64); 11] = [
-    ("Name", 0),
-    ("Capacity", 0),
-    ("Access Modes", 0),
-    ("Reclaim Policy", 0),
-    ("Status", 0),
-    ("Claim", 0),
-    ("StorageClass", 0),
-    ("VolumeAttributesClass", 0),
-    ("Reason", 0),
-    ("Age", 0),
-    ("VolumeMode", 1),
-];
-
-fn volumes(object: &Value) -> Vec<Value> {
-    let claim = match text(object, "spec.claimRef.name") {
-        "" => String::new(),
-        name => format!("{}/{name}", text(object, "spec.claimRef.namespace")),
-    };
-    vec![
-        name(object),
-        json!(or(text(object, "spec.capacity.storage"), "0")),
-        json!(modes(list(object, "spec.accessModes"))),
-        json!(text(object, "spec.persistentVolumeReclaimPolicy")),
-        json!(phase(object)),
-        json!(claim),
-        json!(text(object, "spec.storageClassName")),
-        json!(or(
-            text(object, "spec.volumeAttributesClassName"),
-            "<unset>"
-        )),
-        json!(text(object, "status.reason")),
-        since(object),
-        json!(or(text(object, "spec.volumeMode"), "<unset>")),
-    ]
-}
-
-const CLAIMS: [(&str, i64); 9] = [
-    ("Name", 0),
-    ("Status", 0),
-    ("Volume", 0),
-    ("Capacity", 0),
-    ("Access Modes", 0),
-    ("StorageClass", 0),
-    ("VolumeAttributesClass", 0),
-    ("Age", 0),
-    ("VolumeMode", 1),
-];
-
-fn claims(object: &Value) -> Vec<Value> {
-    let volume = text(object, "spec.volumeName");
-    let (capacity, modes) = match volume {
-        "" => ("", String::new()),
-        _ => (
-            or(text(object, "status.capacity.storage"), "0"),
-            modes(list(object, "status.accessModes")),
-        ),
-    };
-    vec![
-        name(object),
-        json!(phase(object)),
-        json!(volume),
-        json!(capacity),
-        json!(modes),
-        json!(text(object, "spec.storageClassName")),
-        json!(or(
-            text(object, "spec.volumeAttributesClassName"),
-            "<unset>"
-        )),
-        since(object),
-        json!(or(text(object, "spec.volumeMode"), "<unset>")),
-    ]
-}
-
-const CLASSES: [(&str, i64); 6] = [
-    ("Name", 0),
-    ("Provisioner", 0),
-    ("ReclaimPolicy", 0),
-    ("VolumeBindingMode", 0),
-    ("AllowVolumeExpansion", 0),
-    ("Age", 0),
-];
-
-fn classes(object: &Value) -> Vec<Value> {
-    let annotations = at(object, "metadata.annotations");
-    let is_default = annotations
-        .and_then(|all| all.get("storageclass.kubernetes.io/is-default-class"))
-        .is_some_and(|is_default| is_default == "true");
-    let mark = if is_default { " (default)" } else { "" };
-    let grows = object.get("allowVolumeExpansion") == Some(&Value::Bool(true));
-    vec![
-        json!(format!("{}{mark}", meta(object, "name"))),
-        json!(text(object, "provisioner")),
-        json!(text(object, "reclaimPolicy")),
-        json!(text(object, "volumeBindingMode")),
-        json!(grows),
-        since(object),
     ]
 }
 

@@ -9,6 +9,7 @@ use crate::served::{Column, Served};
 mod age;
 mod built_in;
 mod pod;
+mod storage;
 
 use age::age;
 

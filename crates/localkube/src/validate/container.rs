@@ -1,5 +1,7 @@
 //! Containers: what they run, with what, and how it is seen that they live.
 
+use std::collections::BTreeSet;
+
 use serde_json::Value;
 
 use super::pod::{named, security};
@@ -31,7 +33,12 @@ const AMOUNTS: [&str; 6] = [
     "requests.memory",
 ];
 
-pub(super) fn check(container: &At<'_, '_>, volumes: &[&str], host: bool, faults: &mut Faults) {
+pub(super) fn check(
+    container: &At<'_, '_>,
+    volumes: &BTreeSet<&str>,
+    host: bool,
+    faults: &mut Faults,
+) {
     let (name, image) = (container.get("name"), container.get("image"));
     match name.is_empty() {
         true => faults.required(&name),
@@ -75,15 +82,12 @@ pub(super) fn check(container: &At<'_, '_>, volumes: &[&str], host: bool, faults
 }
 
 fn ports(ports: &At<'_, '_>, host: bool, faults: &mut Faults) {
-    let mut seen = Vec::new();
+    let mut seen = BTreeSet::new();
     for port in ports.items() {
         let name = port.get("name");
         named(&name, names::port, faults);
-        if !name.is_empty() {
-            if seen.contains(&name.value) {
-                faults.duplicate(&name, name.text());
-            }
-            seen.push(name.value);
+        if !name.is_empty() && !seen.insert(name.text()) {
+            faults.duplicate(&name, name.text());
         }
         let number = port.get("containerPort");
         match number.number() {
@@ -210,22 +214,21 @@ fn sources(sources: &At<'_, '_>, faults: &mut Faults) {
     }
 }
 
-fn mounts(mounts: &At<'_, '_>, volumes: &[&str], faults: &mut Faults) {
-    let mut seen = Vec::new();
+fn mounts(mounts: &At<'_, '_>, volumes: &BTreeSet<&str>, faults: &mut Faults) {
+    let mut seen = BTreeSet::new();
     for mount in mounts.items() {
         let (name, path) = (mount.get("name"), mount.get("mountPath"));
         if name.is_empty() {
             faults.required(&name);
         }
-        if !volumes.contains(&name.text()) || name.is_empty() {
+        if !volumes.contains(name.text()) || name.is_empty() {
             faults.not_found(&name);
         }
         if path.is_empty() {
             faults.required(&path);
-        } else if seen.contains(&path.value) {
+        } else if !seen.insert(path.text()) {
             faults.invalid(&path, "must be unique");
         }
-        seen.push(path.value);
         for field in ["subPath", "subPathExpr"] {
             let path = mount.get(field);
             // The real one leaves the index out of this one.

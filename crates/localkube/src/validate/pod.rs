@@ -1,5 +1,7 @@
 //! Pods and their templates.
 
+use std::collections::BTreeSet;
+
 use super::{container, metadata, names, scheduling, volume};
 use crate::fault::{At, Faults};
 
@@ -10,7 +12,7 @@ pub(super) const MAX_ID: i64 = i32::MAX as i64;
 pub(super) fn spec(spec: &At<'_, '_>, claims: &[&str], faults: &mut Faults) {
     let volumes = spec.get("volumes");
     volume::all(&volumes, faults);
-    let mut known: Vec<&str> = claims.to_vec();
+    let mut known: BTreeSet<&str> = claims.iter().copied().collect();
     known.extend(volumes.items().map(|volume| volume.get("name").text()));
     containers(spec, &known, faults);
     let restart = spec.get("restartPolicy");
@@ -64,23 +66,22 @@ pub(super) fn named(at: &At<'_, '_>, rule: fn(&str) -> Vec<String>, faults: &mut
     }
 }
 
-fn containers(spec: &At<'_, '_>, volumes: &[&str], faults: &mut Faults) {
+fn containers(spec: &At<'_, '_>, volumes: &BTreeSet<&str>, faults: &mut Faults) {
     let host = spec.get("hostNetwork").is_true();
     let containers = spec.get("containers");
     if containers.is_empty() {
         faults.required(&containers);
     }
-    let mut seen = Vec::new();
-    let mut ports = Vec::new();
+    let mut seen = BTreeSet::new();
+    let mut ports = BTreeSet::new();
     for list in ["containers", "initContainers"] {
         let list = spec.get(list);
         for one in list.items() {
             container::check(&one, volumes, host, faults);
             let name = one.get("name");
-            if seen.contains(&name.text()) && !name.is_empty() {
+            if !seen.insert(name.text()) && !name.is_empty() {
                 faults.duplicate(&name, name.text());
             }
-            seen.push(name.text());
         }
     }
     // Two processes can't have one port of the machine.
@@ -89,10 +90,9 @@ fn containers(spec: &At<'_, '_>, volumes: &[&str], faults: &mut Faults) {
             let number = port.get("hostPort").number().unwrap_or(0);
             let ip = port.get("hostIP").text().to_owned();
             let id = format!("{}/{ip}/{number}", port.get("protocol").text());
-            if number != 0 && ports.contains(&id) {
+            if number != 0 && !ports.insert(id.clone()) {
                 faults.duplicate(&port.get("hostPort"), &id);
             }
-            ports.push(id);
         }
     }
 }

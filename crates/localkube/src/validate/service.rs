@@ -1,5 +1,7 @@
 //! Services.
 
+use std::collections::BTreeSet;
+
 use serde_json::json;
 
 use super::pod::{IP_RULE, named};
@@ -36,7 +38,7 @@ pub(super) fn spec(spec: &At<'_, '_>, faults: &mut Faults) {
 
 fn ports(ports: &At<'_, '_>, type_: &str, faults: &mut Faults) {
     let several = ports.items().count() > 1;
-    let (mut seen, mut taken) = (Vec::new(), Vec::new());
+    let (mut seen, mut taken) = (BTreeSet::new(), BTreeSet::new());
     for port in ports.items() {
         let (name, number) = (port.get("name"), port.get("port"));
         let protocol = port.get("protocol");
@@ -44,10 +46,9 @@ fn ports(ports: &At<'_, '_>, type_: &str, faults: &mut Faults) {
             faults.required(&name);
         } else if !name.is_empty() {
             named(&name, names::label, faults);
-            if seen.contains(&name.value) {
+            if !seen.insert(name.text()) {
                 faults.duplicate(&name, name.text());
             }
-            seen.push(name.value);
         }
         match number.is_set() {
             true => faults.between(&number, 1, 65_535),
@@ -67,14 +68,13 @@ fn ports(ports: &At<'_, '_>, type_: &str, faults: &mut Faults) {
             let why = "may not be used when `type` is 'ClusterIP'";
             faults.forbidden(on_node.path, why);
         }
-        let id = (number.value, protocol.value);
-        if taken.contains(&id) {
+        let id = (number.number(), protocol.text());
+        if !taken.insert(id) {
             let what = json!({
                 "Name": "", "Protocol": protocol.value, "AppProtocol": null,
                 "Port": number.value, "TargetPort": 0, "NodePort": 0,
             });
             faults.duplicate_value(&port, &what);
         }
-        taken.push(id);
     }
 }

@@ -1,5 +1,7 @@
 //! What of an object stays as it was made.
 
+use std::collections::BTreeSet;
+
 use serde_json::Value;
 
 use super::pod::MAX_ID;
@@ -108,11 +110,12 @@ fn pod(spec: &At<'_, '_>, before: &At<'_, '_>, faults: &mut Faults) {
         faults,
     );
     let (tolerations, were) = (spec.get("tolerations"), before.get("tolerations"));
-    let is_kept = |old: &Value| {
-        let mut now = tolerations.items();
-        now.any(|new| without_seconds(new.value) == without_seconds(old))
-    };
-    if !were.items().all(|old| is_kept(old.value)) {
+    let kept: BTreeSet<String> = tolerations
+        .items()
+        .map(|toleration| without_seconds(toleration.value))
+        .collect();
+    let mut were = were.items();
+    if !were.all(|old| kept.contains(&without_seconds(old.value))) {
         let why = "existing toleration can not be modified except its tolerationSeconds";
         faults.forbidden(tolerations.path, why);
         return;
@@ -137,12 +140,12 @@ fn deadline(now: &At<'_, '_>, before: Option<i64>, faults: &mut Faults) {
     }
 }
 
-fn without_seconds(toleration: &Value) -> Value {
+fn without_seconds(toleration: &Value) -> String {
     let mut toleration = toleration.clone();
     if let Some(toleration) = toleration.as_object_mut() {
         toleration.remove("tolerationSeconds");
     }
-    toleration
+    toleration.to_string()
 }
 
 /// What of a pod's spec is fixed: what may change is taken from `new`.

@@ -1,5 +1,7 @@
 //! Volumes of pods.
 
+use std::collections::BTreeSet;
+
 use super::container::field_path;
 use super::names;
 use super::pod::named;
@@ -18,7 +20,7 @@ const HOST_PATHS: [&str; 8] = [
 ];
 
 pub(super) fn all(volumes: &At<'_, '_>, faults: &mut Faults) {
-    let mut seen = Vec::new();
+    let mut seen = BTreeSet::new();
     for volume in volumes.items() {
         source(&volume, faults);
         let name = volume.get("name");
@@ -27,10 +29,9 @@ pub(super) fn all(volumes: &At<'_, '_>, faults: &mut Faults) {
             continue;
         }
         named(&name, names::label, faults);
-        if seen.contains(&name.value) {
+        if !seen.insert(name.text()) {
             faults.duplicate(&name, name.text());
         }
-        seen.push(name.value);
     }
 }
 
