@@ -59,7 +59,7 @@ impl Network {
             taken: Mutex::default(),
         };
         let bridge = &network.record.bridge;
-        if !Path::new("/sys/class/net").join(bridge).exists() {
+        if !is_there(bridge) {
             let gateway = network.gateway();
             ip(&format!(
                 "link add {bridge} type bridge\n\
@@ -168,7 +168,7 @@ impl Network {
     /// Takes the cable away, if it is there. The kernel would do it too, but later.
     pub fn disconnect(&self, address: Ipv4Addr) {
         let cable = self.cable(address);
-        if Path::new("/sys/class/net").join(&cable).exists()
+        if is_there(&cable)
             && let Err(error) = ip(&format!("link delete {cable}\n"))
         {
             tracing::debug!(%error, "the cable is gone");
@@ -180,6 +180,11 @@ impl Network {
         let host = u32::from(address) - u32::from(self.record.network);
         format!("{}-{host:x}", self.record.bridge)
     }
+}
+
+/// Whether there is a link. Not by a file: `/sys` may be that of another network.
+fn is_there(link: &str) -> bool {
+    ip(&format!("link show dev {link}\n")).is_ok()
 }
 
 /// Chooses a network that the machine does not use yet.

@@ -82,24 +82,26 @@ fn is_set(query: &Query, name: &str) -> bool {
 
 /// The container that is meant: the one that is named, or the only one.
 fn container(pod: &Value, asked: Option<&str>) -> Result<String, Status> {
-    let lists = ["initContainers", "containers", "ephemeralContainers"];
-    let all: Vec<&str> = lists
-        .iter()
-        .filter_map(|list| pod.get("spec")?.get(list)?.as_array())
-        .flatten()
-        .map(|container| text(container, "name"))
-        .collect();
+    let names = |list: &str| -> Vec<&str> {
+        let listed = pod.get("spec").and_then(|spec| spec.get(list)?.as_array());
+        let listed = listed.into_iter().flatten();
+        listed.map(|container| text(container, "name")).collect()
+    };
     let name = meta(pod, "name");
-    match (asked.unwrap_or_default(), all.as_slice()) {
+    let [main, init, more] = ["containers", "initContainers", "ephemeralContainers"].map(names);
+    let needed = format!("a container name must be specified for pod {name}");
+    match (asked.unwrap_or_default(), main.as_slice()) {
         ("", [only]) => Ok((*only).to_owned()),
-        ("", []) => Err(Status::bad_request(format!(
-            "a container name must be specified for pod {name}"
-        ))),
-        ("", several) => Err(Status::bad_request(format!(
-            "a container name must be specified for pod {name}, choose one of: [{}]",
-            several.join(" ")
-        ))),
-        (asked, all) if all.contains(&asked) => Ok(asked.to_owned()),
+        ("", []) => Err(Status::bad_request(needed)),
+        ("", several) => {
+            let mut choice = format!("{needed}, choose one of: [{}]", several.join(" "));
+            if !init.is_empty() {
+                let init = init.join(" ");
+                choice = format!("{choice} or one of the init containers: [{init}]");
+            }
+            Err(Status::bad_request(choice))
+        }
+        (asked, main) if [main, &init, &more].concat().contains(&asked) => Ok(asked.to_owned()),
         (asked, _) => Err(Status::bad_request(format!(
             "container {asked} is not valid for pod {name}"
         ))),
