@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use futures::future::join_all;
 use futures::{StreamExt, stream};
 use tokio::net::{TcpStream, lookup_host};
+use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::{sleep, timeout};
 
 /// How long names may be missing once our own and those of the parameter
@@ -62,22 +63,33 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
-    runtime.block_on(async {
-        let start = Instant::now();
-        if args.names {
-            for name in names(args).await {
-                say(&format!("{name} does not resolve; going on without it"));
-            }
-        }
-        if args.servers {
-            for server in servers(&args.server_endpoints, &args.meeting, start).await {
-                say(&format!(
-                    "parameter server {server} does not accept connections; going on"
-                ));
-            }
+    let waited = runtime.block_on(async {
+        // The first process of a container is not ended by a signal that it does not take.
+        let mut terminate = signal(SignalKind::terminate())?;
+        tokio::select! {
+            () = wait(args) => Ok(()),
+            _ = terminate.recv() => anyhow::bail!("stopped while waiting"),
         }
     });
-    Ok(())
+    // Names that are still asked for are not waited for.
+    runtime.shutdown_background();
+    waited
+}
+
+async fn wait(args: &Args) {
+    let start = Instant::now();
+    if args.names {
+        for name in names(args).await {
+            say(&format!("{name} does not resolve; going on without it"));
+        }
+    }
+    if args.servers {
+        for server in servers(&args.server_endpoints, &args.meeting, start).await {
+            say(&format!(
+                "parameter server {server} does not accept connections; going on"
+            ));
+        }
+    }
 }
 
 /// Waits for names; returns those that are missing in the end.
