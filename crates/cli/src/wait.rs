@@ -27,6 +27,9 @@ const LOOKUPS: usize = 16;
 /// A server that takes longer to answer does not answer.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 
+/// The exit code of who was told to end, as shells have it.
+const TERMINATED: i32 = 128 + 15;
+
 /// What to wait for.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
@@ -63,17 +66,17 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
-    let waited = runtime.block_on(async {
+    runtime.block_on(async {
         // The first process of a container is not ended by a signal that it does not take.
         let mut terminate = signal(SignalKind::terminate())?;
         tokio::select! {
             () = wait(args) => Ok(()),
-            _ = terminate.recv() => anyhow::bail!("stopped while waiting"),
+            _ = terminate.recv() => {
+                say("stopped while waiting");
+                std::process::exit(TERMINATED);
+            }
         }
-    });
-    // Names that are still asked for are not waited for.
-    runtime.shutdown_background();
-    waited
+    })
 }
 
 async fn wait(args: &Args) {

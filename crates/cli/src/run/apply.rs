@@ -100,7 +100,7 @@ fn explained(error: kube::Error, manifest: &Manifest) -> anyhow::Error {
     let Manifest { place, .. } = manifest;
     let (kind, name) = (manifest.kind(), manifest.name());
     match error {
-        kube::Error::Api(status) if status.message.contains(name) => {
+        kube::Error::Api(status) if status.message.contains(&format!("{name:?}")) => {
             anyhow::anyhow!("{place}: {}", status.message)
         }
         kube::Error::Api(status) => anyhow::anyhow!("{place}: {kind} {name}: {}", status.message),
@@ -240,7 +240,11 @@ fn change(last: &Value, wanted: &Value) -> Value {
 }
 
 #[cfg(test)]
-#[expect(clippy::unwrap_used, reason = "a test may fail")]
+#[expect(
+    clippy::indexing_slicing,
+    clippy::unwrap_used,
+    reason = "a test may fail"
+)]
 mod tests {
     use super::*;
 

@@ -174,7 +174,7 @@ impl<'a> Follow<'a> {
     }
 
     /// Until all have ended, or somebody wants it.
-    pub(crate) async fn to_the_end(mut self, signals: &mut Signals) -> anyhow::Result<End> {
+    pub(crate) async fn finish(mut self, signals: &mut Signals) -> anyhow::Result<End> {
         let mut stopped = None;
         let mut lines = Vec::new();
         while !self.is_done(stopped.is_some()) {

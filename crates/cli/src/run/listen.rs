@@ -16,6 +16,10 @@ const PAUSE: Duration = Duration::from_millis(100);
 /// Of an init container that failed, so many lines are shown.
 const LAST_LINES: usize = 100;
 
+/// Exit codes of who did not fail, but was ended.
+const KILLED: i32 = 128 + 9;
+const TERMINATED: i32 = 128 + 15;
+
 /// A container that is listened to.
 pub(crate) struct Listener {
     pub(crate) tail: Tail,
@@ -59,7 +63,7 @@ impl Listener {
                         kept.push(line);
                     }
                     Heard::Line(line) => lines.push(line),
-                    Heard::Ended(0) => kept.clear(),
+                    Heard::Ended(0 | KILLED | TERMINATED) => kept.clear(),
                     Heard::Ended(_) => lines.append(&mut kept),
                 }
             }

@@ -48,7 +48,7 @@ impl Manifest {
             legacy_octal_numbers: true,
         };
         let documents: Vec<Value> = serde_saphyr::from_multiple_with_options(text, options)
-            .with_context(|| file.to_owned())?;
+            .map_err(|error| anyhow::anyhow!("{file}: {}", error.without_snippet()))?;
         let is_one = documents.len() == 1;
         let mut manifests = Vec::new();
         for (n, document) in documents.into_iter().enumerate() {
@@ -130,7 +130,11 @@ impl Manifest {
 }
 
 #[cfg(test)]
-#[expect(clippy::unwrap_used, reason = "a test may fail")]
+#[expect(
+    clippy::indexing_slicing,
+    clippy::unwrap_used,
+    reason = "a test may fail"
+)]
 mod tests {
     use super::*;
 
@@ -182,8 +186,9 @@ mod tests {
             ),
             "job.yaml: A a: metadata.namespace is b, but --namespace c was given"
         );
-        let broken = error("kind: A\nspec: [\n", None);
-        assert!(broken.starts_with("job.yaml: "), "{broken}");
-        assert!(broken.contains("line 3"), "{broken}");
+        assert_eq!(
+            error("kind: A\nspec: [\n", None),
+            "job.yaml: unclosed bracket '[' at line 2, column 7"
+        );
     }
 }

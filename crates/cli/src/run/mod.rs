@@ -126,7 +126,7 @@ async fn work(
         is_lost: &|| cluster.is_lost(),
     };
     let follow = Follow::new(options, screen, jobs.clone())?;
-    match follow.to_the_end(signals).await? {
+    match follow.finish(signals).await? {
         End::Jobs(ended) => Ok(summary(&jobs, &ended, cluster)),
         End::Stopped(signal) => {
             let words = match (args.keep, cluster.is_own()) {
