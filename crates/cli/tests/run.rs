@@ -1,6 +1,12 @@
 //! `paddle-operator run`, the real program, with small jobs on this machine's own root.
 
-#![expect(clippy::unwrap_used, clippy::panic, reason = "a test may fail")]
+#![expect(
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::print_stderr,
+    clippy::unwrap_used,
+    reason = "a test may fail, and says what it did not try"
+)]
 
 use std::fs::{self, File};
 use std::os::unix::fs::MetadataExt;
