@@ -8,7 +8,7 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use anyhow::{Context, bail};
+use anyhow::Context;
 use controllers::{Clock, Metrics, paddlejob};
 use kube::Client;
 use kube::api::{Api, PostParams};
@@ -25,6 +25,8 @@ use crate::manager::{OWN_IMAGE, stop_signal, stopped};
 const NAMESPACE: &str = "paddle-system";
 /// The file that says what images are made of, where the command is run.
 const IMAGES: &str = "images.yaml";
+/// The file that is locked by whoever uses a directory.
+const LOCK: &str = "lock";
 
 /// How the machine is used.
 #[derive(Clone, Debug, clap::Args)]
@@ -176,7 +178,8 @@ pub(crate) struct Local {
     pub(crate) server: String,
     /// Where others find its address and its key.
     pub(crate) kubeconfig: PathBuf,
-    dir: PathBuf,
+    /// Where everything is kept.
+    pub(crate) dir: PathBuf,
     /// What decides: it ends first, so that nothing new begins.
     deciders: Part,
     /// What runs pods.
@@ -300,19 +303,31 @@ impl Local {
     }
 }
 
+/// Another process has the directory.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "{} is used by another paddle-operator local; give another --dir, or use it: \
+     export KUBECONFIG={}",
+    .0.display(),
+    .0.join("kubeconfig").display()
+)]
+pub(crate) struct InUse(PathBuf);
+
 /// Takes the directory for this process.
 fn lock(dir: &Path) -> anyhow::Result<File> {
-    let file = File::create(dir.join("lock"))?;
+    let file = File::create(dir.join(LOCK))?;
     match file.try_lock() {
         Ok(()) => Ok(file),
-        Err(TryLockError::WouldBlock) => bail!(
-            "{} is used by another paddle-operator local; give another --dir, or use it: \
-             export KUBECONFIG={}",
-            dir.display(),
-            dir.join("kubeconfig").display()
-        ),
+        Err(TryLockError::WouldBlock) => Err(InUse(dir.to_owned()).into()),
         Err(TryLockError::Error(error)) => Err(error.into()),
     }
+}
+
+/// Whether a process has taken a directory.
+pub(crate) fn is_in_use(dir: &Path) -> bool {
+    let lock = File::open(dir.join(LOCK));
+    // Shared, so that two who look are not in each other's way.
+    lock.is_ok_and(|lock| matches!(lock.try_lock_shared(), Err(TryLockError::WouldBlock)))
 }
 
 /// Listens, on the port of last time if any will do.

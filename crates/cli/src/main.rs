@@ -10,6 +10,7 @@ use clap::{Parser, Subcommand};
 mod http;
 mod local;
 mod manager;
+mod run;
 mod wait;
 
 /// Runs PaddlePaddle distributed training on Kubernetes.
@@ -26,6 +27,8 @@ enum Command {
     Manager(manager::Args),
     /// Run Kubernetes and the controllers on this machine alone
     Local(local::Args),
+    /// Run jobs on this machine, show their logs, and exit as they end
+    Run(run::Args),
     /// Wait for the peers of a pod; the init container of jobs
     Wait(wait::Args),
     /// A process between the node agent of local mode and a container
@@ -38,11 +41,12 @@ fn main() -> ExitCode {
     tracing_subscriber::fmt()
         .with_writer(std::io::stderr)
         .with_ansi(std::io::stderr().is_terminal())
-        .with_env_filter(filter())
+        .with_env_filter(filter(&cli.command))
         .init();
     let result = match cli.command {
         Command::Manager(args) => manager::run(args),
         Command::Local(args) => local::run(&args),
+        Command::Run(args) => return run::run(&args),
         Command::Wait(args) => wait::run(&args),
         Command::Shim { role, file } => return localcluster::shim::main(&role, &file),
     };
@@ -55,11 +59,15 @@ fn main() -> ExitCode {
     }
 }
 
-fn filter() -> tracing_subscriber::EnvFilter {
+fn filter(command: &Command) -> tracing_subscriber::EnvFilter {
+    let usual = match command {
+        // It speaks to its user itself.
+        Command::Run(_) => "error",
+        // kube would put a span around every pass, and its text around every line.
+        _ => "info,kube_runtime=warn",
+    };
     let from_environment = tracing_subscriber::EnvFilter::try_from_default_env();
-    // kube would put a span around every pass, and its text around every line.
-    from_environment
-        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("info,kube_runtime=warn"))
+    from_environment.unwrap_or_else(|_| tracing_subscriber::EnvFilter::new(usual))
 }
 
 /// The manifests of the Go operator call `/manager --leader-elect`: a binary of

@@ -143,7 +143,8 @@ async fn manage(args: Args) -> anyhow::Result<()> {
     Ok(())
 }
 
-async fn kube_config(path: Option<&std::path::Path>) -> anyhow::Result<kube::Config> {
+/// How to reach Kubernetes.
+pub(crate) async fn kube_config(path: Option<&std::path::Path>) -> anyhow::Result<kube::Config> {
     let Some(path) = path else {
         return kube::Config::infer()
             .await

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use futures::future::join_all;
 use futures::{StreamExt, stream};
 use tokio::net::{TcpStream, lookup_host};
+use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::{sleep, timeout};
 
 /// How long names may be missing once our own and those of the parameter
@@ -25,6 +26,9 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 const LOOKUPS: usize = 16;
 /// A server that takes longer to answer does not answer.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// The exit code of who was told to end, as shells have it.
+const TERMINATED: i32 = 128 + 15;
 
 /// What to wait for.
 #[derive(Debug, clap::Args)]
@@ -63,21 +67,32 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         .enable_all()
         .build()?;
     runtime.block_on(async {
-        let start = Instant::now();
-        if args.names {
-            for name in names(args).await {
-                say(&format!("{name} does not resolve; going on without it"));
+        // The first process of a container is not ended by a signal that it does not take.
+        let mut terminate = signal(SignalKind::terminate())?;
+        tokio::select! {
+            () = wait(args) => Ok(()),
+            _ = terminate.recv() => {
+                say("stopped while waiting");
+                std::process::exit(TERMINATED);
             }
         }
-        if args.servers {
-            for server in servers(&args.server_endpoints, &args.meeting, start).await {
-                say(&format!(
-                    "parameter server {server} does not accept connections; going on"
-                ));
-            }
+    })
+}
+
+async fn wait(args: &Args) {
+    let start = Instant::now();
+    if args.names {
+        for name in names(args).await {
+            say(&format!("{name} does not resolve; going on without it"));
         }
-    });
-    Ok(())
+    }
+    if args.servers {
+        for server in servers(&args.server_endpoints, &args.meeting, start).await {
+            say(&format!(
+                "parameter server {server} does not accept connections; going on"
+            ));
+        }
+    }
 }
 
 /// Waits for names; returns those that are missing in the end.

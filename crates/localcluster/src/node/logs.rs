@@ -17,7 +17,7 @@ const PAUSE: Duration = Duration::from_millis(100);
 /// So many files of a log are put aside by the shim.
 const ASIDE: u32 = 4;
 /// A follower is given so much at a time.
-const CHUNK: u64 = 256 << 10;
+pub(super) const CHUNK: u64 = 256 << 10;
 
 /// What of a log is wanted; the names are a kubelet's.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -41,24 +41,43 @@ impl Wanted {
 
     /// A line as it is shown, unless it is older than wanted.
     fn show(&self, line: &[u8], since: Option<Timestamp>) -> Option<Vec<u8>> {
-        let mut parts = line.splitn(4, |byte| *byte == b' ');
-        let time = std::str::from_utf8(parts.next()?).ok()?;
-        let (_, part, text) = (parts.next()?, parts.next()?, parts.next()?);
+        let entry = Entry::parse(line)?;
         if let Some(since) = since
-            && time.parse::<Timestamp>().is_ok_and(|time| time < since)
+            && entry.time.parse().is_ok_and(|time: Timestamp| time < since)
         {
             return None;
         }
         let mut shown = Vec::new();
         if self.timestamps {
-            shown.extend_from_slice(time.as_bytes());
+            shown.extend_from_slice(entry.time.as_bytes());
             shown.push(b' ');
         }
-        shown.extend_from_slice(text);
-        if part == b"F" {
+        shown.extend_from_slice(entry.text);
+        if entry.is_whole {
             shown.push(b'\n');
         }
         Some(shown)
+    }
+}
+
+/// A line of a log, or a part of one.
+pub(super) struct Entry<'l> {
+    time: &'l str,
+    pub(super) is_error: bool,
+    /// It ends its line.
+    pub(super) is_whole: bool,
+    pub(super) text: &'l [u8],
+}
+
+impl Entry<'_> {
+    pub(super) fn parse(line: &[u8]) -> Option<Entry<'_>> {
+        let mut parts = line.splitn(4, |byte| *byte == b' ');
+        Some(Entry {
+            time: std::str::from_utf8(parts.next()?).ok()?,
+            is_error: parts.next()? == b"stderr",
+            is_whole: parts.next()? == b"F",
+            text: parts.next()?,
+        })
     }
 }
 
@@ -68,18 +87,12 @@ pub(super) fn read(
     wanted: Wanted,
 ) -> io::Result<impl Stream<Item = io::Result<Vec<u8>>> + Send + use<>> {
     let since = wanted.since();
+    let mut follower = Follower::new(attempt);
     let mut lines = Vec::new();
-    let log = attempt.join(LOG);
-    for n in (1..=ASIDE).rev() {
-        match File::open(log.with_extension(n.to_string())) {
-            Ok(file) => drop(take_lines(file, u64::MAX, &mut lines)?),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            Err(error) => return Err(error),
-        }
+    // Each time one file, so that who writes fast does not keep us here.
+    for _ in 0..=ASIDE {
+        lines.extend(follower.more(u64::MAX)?);
     }
-    let mut follower = Follower::new(log, attempt.join(EXIT));
-    let rest = follower.more(u64::MAX)?;
-    lines.extend(rest);
     let mut shown: Vec<Vec<u8>> = lines
         .iter()
         .filter_map(|line| wanted.show(line, since))
@@ -115,7 +128,7 @@ pub(super) fn read(
 }
 
 /// Reads whole lines from where a file is.
-fn take_lines(file: File, limit: u64, lines: &mut Vec<Vec<u8>>) -> io::Result<u64> {
+fn take_lines(file: &File, limit: u64, lines: &mut Vec<Vec<u8>>) -> io::Result<u64> {
     let mut reader = BufReader::new(file.take(limit));
     let mut read = 0;
     loop {
@@ -129,55 +142,59 @@ fn take_lines(file: File, limit: u64, lines: &mut Vec<Vec<u8>>) -> io::Result<u6
     }
 }
 
-/// Goes on reading a log while it grows.
-struct Follower {
-    log: PathBuf,
-    /// Nothing follows once this is there.
-    exit: PathBuf,
+/// Goes on reading a log while it grows and is put aside.
+#[derive(Debug)]
+pub(super) struct Follower {
+    attempt: PathBuf,
+    /// Open, so that it can be read to its end whatever becomes of its name.
     file: Option<(File, u64)>,
 }
 
 impl Follower {
-    fn new(log: PathBuf, exit: PathBuf) -> Follower {
+    /// From the oldest line that is still there.
+    pub(super) fn new(attempt: &Path) -> Follower {
         Follower {
-            log,
-            exit,
+            attempt: attempt.to_owned(),
             file: None,
         }
     }
 
+    /// Nothing is written any more.
+    pub(super) fn has_ended(&self) -> bool {
+        self.attempt.join(EXIT).exists() || !self.attempt.exists()
+    }
+
     /// What has come since, if anything.
-    fn more(&mut self, limit: u64) -> io::Result<Vec<Vec<u8>>> {
+    pub(super) fn more(&mut self, limit: u64) -> io::Result<Vec<Vec<u8>>> {
         let mut lines = Vec::new();
-        if self.file.is_none() {
-            match File::open(&self.log) {
-                Ok(file) => self.file = Some((file, 0)),
-                Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(lines),
-                Err(error) => return Err(error),
+        loop {
+            let Some((file, at)) = &mut self.file else {
+                match files(&self.attempt)?.pop() {
+                    Some(oldest) => self.file = Some((oldest, 0)),
+                    None => return Ok(lines),
+                }
+                continue;
+            };
+            // Before it is read: then all is in it that ever will be.
+            let newer = newer_than(file, &self.attempt)?;
+            file.seek(SeekFrom::Start(*at))?;
+            *at += take_lines(file, limit, &mut lines)?;
+            match newer {
+                Some(newer) if lines.is_empty() => self.file = Some((newer, 0)),
+                _ => return Ok(lines),
             }
         }
-        if let Some((file, at)) = &mut self.file {
-            let mut again = file.try_clone()?;
-            again.seek(SeekFrom::Start(*at))?;
-            *at += take_lines(again, limit, &mut lines)?;
-            // One that was put aside does not grow any more.
-            if lines.is_empty() && !is_at(file, &self.log) {
-                self.file = None;
-            }
-        }
-        Ok(lines)
     }
 
     /// Waits for more; none when there is no more.
     async fn next(&mut self) -> io::Result<Option<Vec<Vec<u8>>>> {
         loop {
-            let is_over = self.exit.exists();
-            let was_at = self.file.is_some();
+            let is_over = self.has_ended();
             let lines = self.more(CHUNK)?;
             if !lines.is_empty() {
                 return Ok(Some(lines));
             }
-            if is_over && (self.file.is_some() || !was_at) {
+            if is_over {
                 return Ok(None);
             }
             tokio::time::sleep(PAUSE).await;
@@ -185,10 +202,41 @@ impl Follower {
     }
 }
 
-fn is_at(file: &File, path: &Path) -> bool {
-    let (open, there) = (file.metadata(), std::fs::metadata(path));
-    match (open, there) {
-        (Ok(open), Ok(there)) => open.ino() == there.ino(),
-        _ => false,
+/// The files of a log, the newest first.
+fn files(attempt: &Path) -> io::Result<Vec<File>> {
+    let log = attempt.join(LOG);
+    let aside = (1..=ASIDE).map(|n| log.with_extension(n.to_string()));
+    let mut files: Vec<File> = Vec::new();
+    for path in [log.clone()].into_iter().chain(aside) {
+        let file = match File::open(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+            file => file?,
+        };
+        files.push(file);
     }
+    let mut numbers = files.iter().map(number).collect::<io::Result<Vec<_>>>()?;
+    numbers.sort_unstable();
+    numbers.dedup();
+    // One that was put aside meanwhile was met again under its new name.
+    match numbers.len() == files.len() {
+        true => Ok(files),
+        false => self::files(attempt),
+    }
+}
+
+/// The file that was begun when this one was put aside, or the oldest that is left.
+fn newer_than(file: &File, attempt: &Path) -> io::Result<Option<File>> {
+    let own = number(file)?;
+    let mut newer = None;
+    for found in files(attempt)? {
+        if number(&found)? == own {
+            break;
+        }
+        newer = Some(found);
+    }
+    Ok(newer)
+}
+
+fn number(file: &File) -> io::Result<u64> {
+    Ok(file.metadata()?.ino())
 }

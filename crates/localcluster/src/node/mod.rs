@@ -15,6 +15,7 @@ mod register;
 mod report;
 mod sandbox;
 mod server;
+pub mod tail;
 mod volumes;
 mod watching;
 

@@ -22,7 +22,7 @@ use super::folder::Folder;
 use super::lifecycle::{self, ContainerSeen, Seen, State, Step, Trouble};
 use super::volumes::{Source, Volumes};
 use super::watching::Watching;
-use super::{Machine, report};
+use super::{Machine, report, tail};
 use crate::events::Weight;
 use crate::process::{Process, asynchronous};
 use crate::shim::Started;
@@ -100,6 +100,9 @@ impl Keeper {
             let step = lifecycle::next(&self.pod, &self.without_due(&seen), Timestamp::now());
             if !matches!(step, Step::Stop { .. }) {
                 self.kill_at = None;
+                if self.is_over(&seen) {
+                    tail::end(&self.folder);
+                }
             }
             match step {
                 Step::Wait(None) if *self.stopping.borrow() && self.is_over(&seen) => return,
@@ -434,9 +437,11 @@ impl Keeper {
         }
         self.watching.clear();
         self.machine.end_sandbox(&self.folder);
+        let heard = tail::all_heard(&self.folder).await;
         if let Err(error) = self.folder.remove() {
             tracing::warn!(pod = %self.pod.name_any(), %error, "the pod's folder stays");
         }
+        drop(heard);
         self.machine.names.refresh();
     }
 
