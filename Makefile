@@ -9,6 +9,8 @@ export PATH := $(PATH):$(HOME)/.cargo/bin:/usr/local/go/bin
 
 # An absolute path, since tests run in the directory of their crate.
 TARGET := $(or $(CARGO_TARGET_DIR),$(CURDIR)/target)
+# What the demo makes.
+DEMO := $(CURDIR)/target/demo
 # Names of their own, so that a developer's cluster stays out of it. Give others to run
 # two at once.
 TEST_CLUSTER ?= test
@@ -25,9 +27,27 @@ help: ## List the targets
 setup: ## Install the tools that are missing, or say which
 	@xtask/setup.sh cc cargo go
 
+.PHONY: demo
+demo: examples ## Train a model on this machine, with nothing but this
+	@xtask/setup.sh cc cargo ip
+	cargo build
+	@rm -rf "$(DEMO)" && mkdir -p "$(DEMO)"
+	sed 's#MODEL_DIR#$(DEMO)/model#' examples/demo.yaml | \
+	"$(TARGET)/debug/paddle-operator" run -f - --dir "$(DEMO)/state" --nodes 2
+	@echo "The trained model: $(DEMO)/model/resnet.pdparams"
+	@echo "The same, with kubectl: $(TARGET)/debug/paddle-operator local"
+
+.PHONY: examples
+examples: ## Install the programs that stand for the images of the guides
+	@examples/install.sh
+
+.PHONY: test-examples
+test-examples: examples ## Train the examples without an operator
+	python3 examples/test.py
+
 .PHONY: test
-test: ## Formatting, lints and every test that needs no cluster
-	@xtask/setup.sh cc cargo
+test: examples ## Formatting, lints and every test that needs no cluster
+	@xtask/setup.sh cc cargo ip
 	cargo fmt --all --check
 # With all features, because the tests that need a cluster are behind one.
 	cargo clippy --workspace --all-targets --all-features -- -D warnings

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Makes sure that the named tools are there: xtask/setup.sh [cc] [cargo] [go] [python]
+# Makes sure that the named tools are there: xtask/setup.sh [cc] [cargo] [go] [ip] [python]
 # Installs Debian packages when it may, else says what to install. Silent when all is well.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -40,6 +40,11 @@ for tool in "$@"; do
     python)
         examples/python.sh >/dev/null || { apt python3-venv && examples/python.sh >/dev/null; } ||
             fail "no Python 3.10 to 3.13 with venv: install one, on Debian the package python3-venv"
+        ;;
+    ip)
+        # Networks of pods on one machine; nft opens their way out.
+        command -v ip >/dev/null && command -v nft >/dev/null || apt iproute2 nftables ||
+            command -v ip >/dev/null || fail "no ip: install it, on Debian the package iproute2"
         ;;
     *) fail "unknown tool $tool" ;;
     esac

@@ -386,6 +386,12 @@ impl Keeper {
         let run = parts.run(&container)?;
         let started = self.folder.start(&own_dir, &run).await;
         started.map_err(failed)?;
+        if asks_for_gpus(&container) && register::gpus() == 0 {
+            let message = format!("this machine has no GPU: container {name} runs on CPU");
+            self.machine
+                .event(&self.pod, Weight::Warning, "RunsOnCPU", &message)
+                .await;
+        }
         let message = format!("Started container {name}");
         self.machine
             .event(&self.pod, Weight::Normal, "Started", &message)
@@ -464,6 +470,14 @@ impl Keeper {
             Ok(_) => {}
         }
     }
+}
+
+fn asks_for_gpus(container: &Container) -> bool {
+    let limits = container
+        .resources
+        .iter()
+        .filter_map(|resources| resources.limits.as_ref());
+    limits.flatten().any(|(name, _)| name == register::GPU)
 }
 
 /// Why containers are not made yet is said on each of them.

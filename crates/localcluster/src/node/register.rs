@@ -18,7 +18,8 @@ const LABEL: &str = "paddle-operator.local/node";
 /// So many GPUs a machine without any pretends to have, so that jobs which ask for
 /// some can be tried on CPUs.
 const PRETENDED: u32 = 8;
-const GPU: &str = "nvidia.com/gpu";
+/// What GPUs are called.
+pub(super) const GPU: &str = "nvidia.com/gpu";
 /// So many pods a node takes.
 const PODS: u32 = 1000;
 
