@@ -147,7 +147,7 @@ async fn parameter_servers_serve_until_the_workers_are_done() {
         jobs.phase(name, "Completed").await;
         for rank in 0..2 {
             let log = jobs.log(&format!("{name}-worker-{rank}")).await;
-            assert!(log.contains("workers=2"), "{log}");
+            assert!(log.contains("world_size=2 servers=2"), "{log}");
             learnt(&log);
             let server = format!("{name}-ps-{rank}");
             let is_over =

@@ -91,8 +91,11 @@ impl Network {
         nft(&format!(
             "add table ip {bridge}\n\
              delete table ip {bridge}\n\
-             table ip {bridge} {{ chain out {{ type nat hook postrouting priority srcnat; \
-             ip saddr {network}/{PREFIX} oifname != \"{bridge}\" masquerade; }} }}\n"
+             table ip {bridge} {{\n\
+             chain out {{\n\
+             type nat hook postrouting priority srcnat;\n\
+             ip saddr {network}/{PREFIX} oifname != \"{bridge}\" masquerade\n\
+             }}\n}}\n"
         ))
     }
 
