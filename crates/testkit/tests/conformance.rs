@@ -1,23 +1,20 @@
 //! Plays every scenario on the Kubernetes API that the environment variable
-//! `PADDLE_OPERATOR_TEST_KUBECONFIG` names; `cargo xtask cluster up` makes one.
+//! `PADDLE_OPERATOR_TEST_KUBECONFIG` names (`cargo xtask cluster up` makes one);
+//! without it, on localkube in this process.
 
-use std::path::Path;
+mod apis;
+
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use anyhow::{Context as _, Result, bail};
-use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
-use kube::api::{Patch, PatchParams, PostParams};
-use kube::config::{KubeConfigOptions, Kubeconfig};
-use kube::runtime::wait::{await_condition, conditions};
-use kube::{Api, Client, Config, ResourceExt};
+use anyhow::Result;
+use apis::Embedded;
+use kube::{Client, Config};
 use libtest_mimic::{Arguments, Failed, Trial};
 use testkit::scenarios::{self, Scenario};
 use tokio::runtime::Handle;
 use tokio::sync::RwLock;
-
-const VARIABLE: &str = "PADDLE_OPERATOR_TEST_KUBECONFIG";
 
 /// Scenarios wait most of the time.
 const PARALLEL: usize = 8;
@@ -51,27 +48,34 @@ struct Stage {
     run: String,
     /// Held for reading by scenarios that mind their own namespace only.
     alone: RwLock<()>,
+    /// The API, unless it is somebody else's.
+    _embedded: Option<Embedded>,
 }
 
 impl Stage {
     async fn prepare() -> Result<Stage> {
-        let Some(path) = std::env::var_os(VARIABLE) else {
-            bail!(
-                "{VARIABLE} is not set; it names the kubeconfig of a cluster for tests, such as the one of `cargo xtask cluster up`"
-            );
+        let (config, embedded) = match apis::real().await? {
+            Some(config) => (config, None),
+            None => {
+                let embedded = Embedded::start().await?;
+                (embedded.config.clone(), Some(embedded))
+            }
         };
-        let kubeconfig = Kubeconfig::read_from(&path)
-            .with_context(|| format!("{VARIABLE} is {}", Path::new(&path).display()))?;
-        let options = KubeConfigOptions::default();
-        let config = Config::from_custom_kubeconfig(kubeconfig, &options).await?;
+        let which = if embedded.is_some() {
+            "localkube"
+        } else {
+            apis::VARIABLE
+        };
+        println!("\nthe API is {} ({which})", config.cluster_url);
         let client = Client::try_from(config.clone())?;
-        install_crds(&client).await?;
+        apis::install_crds(&client).await?;
         let seconds = SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs();
         Ok(Stage {
             client,
             config,
             run: format!("{:05x}", seconds % 0x10_0000),
             alone: RwLock::default(),
+            _embedded: embedded,
         })
     }
 
@@ -90,27 +94,4 @@ impl Stage {
         });
         played.map_err(|error| format!("{error:#}").into())
     }
-}
-
-/// Installs what a user would: `kubectl apply -f deploy/v1/crd.yaml`.
-async fn install_crds(client: &Client) -> Result<()> {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy/v1/crd.yaml");
-    let text = std::fs::read_to_string(&path).with_context(|| path.display().to_string())?;
-    let crds: Vec<CustomResourceDefinition> = serde_saphyr::from_multiple(&text)?;
-    let api: Api<CustomResourceDefinition> = Api::all(client.clone());
-    for crd in crds {
-        let name = crd.name_any();
-        match api.create(&PostParams::default(), &crd).await {
-            Err(kube::Error::Api(status)) if status.code == 409 => {
-                let patch = Patch::Merge(&crd);
-                api.patch(&name, &PatchParams::default(), &patch).await?;
-            }
-            made => drop(made?),
-        }
-        let served = await_condition(api.clone(), &name, conditions::is_crd_established());
-        tokio::time::timeout(testkit::wait::PATIENCE, served)
-            .await
-            .with_context(|| format!("{name} is not served"))??;
-    }
-    Ok(())
 }

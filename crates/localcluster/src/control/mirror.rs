@@ -4,12 +4,13 @@ use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::time::Duration;
 
-use futures::stream::BoxStream;
+use futures::channel::mpsc::{self, UnboundedReceiver};
 use futures::{FutureExt, Stream, StreamExt};
 use kube::runtime::watcher::{self, Event};
 use kube::runtime::{WatchStreamExt, watcher as watch};
 use kube::{Api, Resource, ResourceExt};
 use serde::de::DeserializeOwned;
+use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 /// Namespace (empty for what has none) and name.
@@ -17,7 +18,10 @@ pub(crate) type Key = (String, String);
 
 /// The objects of one kind, each as the view of it that a loop decides on.
 pub(crate) struct Mirror<V> {
-    events: BoxStream<'static, Event<(Key, Option<V>)>>,
+    events: UnboundedReceiver<Event<(Key, Option<V>)>>,
+    /// Takes in what the watch shows, however long a pass of the loop lasts: over a
+    /// connection only what somebody reads makes room for the rest.
+    _follower: JoinSet<()>,
     objects: BTreeMap<Key, V>,
     /// A list that is being received.
     listing: BTreeMap<Key, V>,
@@ -30,8 +34,15 @@ impl<V: PartialEq + Send + 'static> Mirror<V> {
     where
         K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
     {
+        let (seen, events) = mpsc::unbounded();
+        let mut follower = JoinSet::new();
+        follower.spawn(async move {
+            // Nobody listens when the loop has ended.
+            let _ = follow(api, view).map(Ok).forward(seen).await;
+        });
         Mirror {
-            events: follow(api, view).boxed(),
+            events,
+            _follower: follower,
             objects: BTreeMap::new(),
             listing: BTreeMap::new(),
             is_complete: false,

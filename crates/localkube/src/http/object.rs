@@ -140,6 +140,8 @@ pub(super) async fn scaled(api: &Api, target: &Target, asked: &Asked) -> Result<
         Method::PUT => asked.body()?,
         Method::PATCH => {
             let mut scale = scale::of(paths, &found);
+            // Only the version that the patch asks for: others write meanwhile.
+            crate::patch::merge(&mut scale, &json!({"metadata": {"resourceVersion": null}}));
             match patch(&target.served, asked)? {
                 Patch::Json(steps) => crate::patch::json(&mut scale, steps)
                     .map_err(|error| Status::bad_request(error.to_string()))?,
