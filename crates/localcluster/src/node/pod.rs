@@ -22,7 +22,7 @@ use super::folder::Folder;
 use super::lifecycle::{self, ContainerSeen, Seen, State, Step, Trouble};
 use super::volumes::{Source, Volumes};
 use super::watching::Watching;
-use super::{Machine, report, tail};
+use super::{Machine, register, report, tail};
 use crate::events::Weight;
 use crate::process::{Process, asynchronous};
 use crate::shim::Started;
