@@ -297,7 +297,9 @@ impl Local {
     /// Ends all of it, as a machine that is shut down.
     pub(crate) async fn stop(self) -> anyhow::Result<()> {
         self.deciders.end().await?;
+        tracing::debug!("the controllers have stopped");
         self.nodes.end().await?;
+        tracing::debug!("the nodes have stopped");
         rootless::leave(&self.dir);
         self.api.end().await
     }

@@ -275,7 +275,7 @@ impl Keeper {
             true => std::future::pending().boxed(),
             false => select_all(ends).map(drop).boxed(),
         };
-        let was_stopping = *self.stopping.borrow();
+        let was_stopping = seen.is_node_stopping;
         let stopping = async {
             match was_stopping {
                 true => std::future::pending().await,

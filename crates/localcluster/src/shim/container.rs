@@ -1,7 +1,7 @@
 //! The shim of a container: starts it, writes its log, and how it ended.
 
 use std::fs::File;
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 use std::path::Path;
 use std::process::{ExitCode, Stdio};
 
@@ -10,7 +10,7 @@ use nix::sched::{CloneFlags, setns, unshare};
 use nix::unistd::setsid;
 use std::os::unix::process::ExitStatusExt;
 
-use super::record::{EXIT, Exited, FAILURE, LOG, Run, STARTED, Started, read, write};
+use super::record::{EXIT, Exited, LOG, Run, STARTED, Started, read, write};
 use super::{code, command, log};
 use crate::process::Process;
 
@@ -44,23 +44,30 @@ fn start(run: &Run, file: &Path) -> io::Result<Exited> {
     }
     // For the child: its death ends all that it started.
     unshare(CloneFlags::CLONE_NEWPID)?;
+    let (mut heard, said) = io::pipe()?;
     let mut child = command("enter", file)
+        .stdin(said)
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()?;
+    // Before the program is there, what is at its place is still outside the container,
+    // and nobody may join it.
+    let mut failure = String::new();
+    heard.read_to_string(&mut failure)?;
     let started = Started {
         shim: Process::own()?,
         first: Process::of(child.id())?,
         at: Timestamp::now(),
     };
-    write(&beside(STARTED), &started)?;
-    // The agent reads on.
-    writeln!(io::stdout(), "started")?;
+    if failure.is_empty() {
+        write(&beside(STARTED), &started)?;
+        // The agent reads on.
+        writeln!(io::stdout(), "started")?;
+    }
     if let (Some(out), Some(err)) = (child.stdout.take(), child.stderr.take()) {
         log::copy(&beside(LOG), out, err)?;
     }
     let status = child.wait()?;
-    let failure = std::fs::read_to_string(beside(FAILURE)).unwrap_or_default();
     Ok(Exited {
         code: code(status),
         signal: status.signal(),

@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io::{self, Write};
+use std::os::fd::AsFd;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, ExitCode};
@@ -11,7 +12,7 @@ use nix::sys::prctl;
 use nix::sys::signal::Signal;
 use nix::unistd::{Gid, Uid, setgid, setgroups, setsid, setuid};
 
-use super::record::{FAILURE, Run, read};
+use super::record::{Run, read};
 use super::{capabilities, mounts};
 use crate::rootless;
 
@@ -21,21 +22,26 @@ pub(super) fn main(file: &Path) -> ExitCode {
         Ok(Some(run)) => run,
         _ => return ExitCode::from(super::CANNOT_START),
     };
-    // Opened now, since it is out of reach later. Who runs one more process in a
-    // container reads on its standard error why it can't be.
-    let failure = match run.root {
-        Some(_) => File::create(file.with_file_name(FAILURE)).ok(),
-        None => None,
-    };
+    let shim = run.root.is_some().then(pipe_to_shim);
     let Err(error) = enter(&run);
-    let _: io::Result<()> = match failure {
-        Some(mut failure) => write!(failure, "{error}"),
+    let _: io::Result<()> = match shim {
+        Some(shim) => shim.and_then(|mut shim| write!(shim, "{error}")),
+        // Who runs one more process in a container reads why it can't be.
         None => writeln!(io::stderr(), "{error}"),
     };
     match error.kind() {
         io::ErrorKind::NotFound => ExitCode::from(127),
         _ => ExitCode::from(super::CANNOT_START),
     }
+}
+
+/// The shim waits at the other end of our standard input, which the program does not
+/// get: it is closed when the program takes the place of this one, and so tells the
+/// shim that it has.
+fn pipe_to_shim() -> io::Result<File> {
+    let pipe = io::stdin().as_fd().try_clone_to_owned()?;
+    nix::unistd::dup2_stdin(File::open("/dev/null")?)?;
+    Ok(File::from(pipe))
 }
 
 fn enter(run: &Run) -> io::Result<std::convert::Infallible> {

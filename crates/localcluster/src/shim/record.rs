@@ -18,8 +18,6 @@ pub const STARTED: &str = "started.json";
 pub const EXIT: &str = "exit.json";
 /// The file with what it wrote.
 pub const LOG: &str = "log";
-/// The file with what kept it from starting.
-pub(super) const FAILURE: &str = "failure";
 
 /// A process that is to be started in a container.
 #[derive(Clone, Debug, Deserialize, Serialize)]
