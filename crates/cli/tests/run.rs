@@ -8,6 +8,7 @@
     reason = "a test may fail, and says what it did not try"
 )]
 
+use std::cell::Cell;
 use std::fs::{self, File};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -21,7 +22,11 @@ const PROGRAM: &str = env!("CARGO_BIN_EXE_paddle-operator");
 const PATIENCE: Duration = Duration::from_secs(180);
 
 /// A state directory, and files beside it.
-struct World(TempDir);
+struct World {
+    dir: TempDir,
+    /// So many programs were started.
+    started: Cell<usize>,
+}
 
 impl World {
     /// None for an ordinary user, who may not be allowed to make the namespaces.
@@ -30,11 +35,14 @@ impl World {
             eprintln!("NOT TESTED: only root can run pods everywhere");
             return None;
         }
-        Some(World(tempfile::tempdir().unwrap()))
+        Some(World {
+            dir: tempfile::tempdir().unwrap(),
+            started: Cell::new(0),
+        })
     }
 
     fn path(&self, name: &str) -> PathBuf {
-        self.0.path().join(name)
+        self.dir.path().join(name)
     }
 
     fn state(&self) -> PathBuf {
@@ -73,7 +81,7 @@ spec:
           - |
             {script}
 ",
-            self.0.path().display()
+            self.dir.path().display()
         );
         let file = self.path(&format!("{name}.yaml"));
         fs::write(&file, yaml).unwrap();
@@ -81,7 +89,8 @@ spec:
     }
 
     fn start(&self, command: &str, args: &[&str]) -> Running {
-        let output = |stream: &str| self.path(&format!("{command}.{stream}"));
+        let number = self.started.replace(self.started.get() + 1);
+        let output = |stream: &str| self.path(&format!("{number}.{stream}"));
         let (out, err) = (output("out"), output("err"));
         let child = Command::new(PROGRAM)
             .arg(command)
@@ -394,4 +403,57 @@ fn finds_a_local_mode_that_runs() {
     local.signal("INT");
     assert_eq!(local.code(), 0);
     assert_eq!(world.remains(), [""; 0]);
+}
+
+#[test]
+fn who_started_it_waits_for_those_who_found_it() {
+    let Some(world) = World::new() else { return };
+    let until = |file: &str| {
+        format!("trap exit TERM; echo ready; until [ -e /outside/{file} ]; do sleep 0.1; done")
+    };
+    let start = |name: &str| {
+        let mut run = world.run(&world.job(name, 1, "", &until(name)));
+        run.until("ready", |run| run.said("worker-0") == ["ready"]);
+        run
+    };
+    let mut owner = start("owner");
+    let mut guest = start("guest");
+    assert!(guest.err().contains("found the Kubernetes"));
+    fs::write(world.path("owner"), "").unwrap();
+    owner.until("waiting", |owner| {
+        owner
+            .err()
+            .contains("another paddle-operator run uses this")
+    });
+    assert!(guest.child.try_wait().unwrap().is_none(), "it goes on");
+    fs::write(world.path("guest"), "").unwrap();
+    assert_eq!(guest.code(), 0, "{}", guest.err());
+    assert_eq!(owner.code(), 0, "{}", owner.err());
+    assert_eq!(world.remains(), [""; 0]);
+}
+
+#[test]
+fn the_init_container_ends_when_it_is_told() {
+    let dir = tempfile::tempdir().unwrap();
+    let (out, err) = (dir.path().join("out"), dir.path().join("err"));
+    // A port on which nobody listens.
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let server = listener.local_addr().unwrap().to_string();
+    drop(listener);
+    let child = Command::new(PROGRAM)
+        .args(["wait", "--servers", "--server-endpoints", &server])
+        .stdout(File::create(&out).unwrap())
+        .stderr(File::create(&err).unwrap())
+        .spawn()
+        .unwrap();
+    let mut wait = Running { child, out, err };
+    // Bit 14 of what it takes: SIGTERM.
+    let status = format!("/proc/{}/status", wait.child.id());
+    wait.until("listening to signals", |_| {
+        let status = fs::read_to_string(&status).unwrap();
+        let taken = status.lines().find_map(|line| line.strip_prefix("SigCgt:"));
+        u64::from_str_radix(taken.unwrap().trim(), 16).unwrap() & 1 << 14 != 0
+    });
+    wait.signal("TERM");
+    assert_eq!(wait.code(), 128 + 15);
 }

@@ -14,6 +14,7 @@ mod screen;
 mod view;
 
 use std::process::ExitCode;
+use std::time::{Duration, Instant};
 
 use anyhow::bail;
 use kube::ResourceExt;
@@ -198,6 +199,10 @@ impl Signal {
     }
 }
 
+/// A second signal so soon is the same once more: `timeout` sends each to the process
+/// and to its group.
+const ECHO: Duration = Duration::from_millis(300);
+
 /// Signals that come.
 pub(crate) struct Signals(watch::Receiver<Option<Signal>>);
 
@@ -207,13 +212,16 @@ impl Signals {
         let mut terminate = signal(SignalKind::terminate())?;
         let (sender, receiver) = watch::channel(None);
         tokio::spawn(async move {
+            let mut first = None;
             loop {
                 let signal = tokio::select! {
                     _ = interrupt.recv() => Signal::Interrupt,
                     _ = terminate.recv() => Signal::Terminate,
                 };
+                sender.send_replace(Some(signal));
+                let first: Instant = *first.get_or_insert_with(Instant::now);
                 // The second means now. What runs is found by the next start.
-                if sender.send_replace(Some(signal)).is_some() {
+                if first.elapsed() > ECHO {
                     std::process::exit(i32::from(signal.code()));
                 }
             }
