@@ -31,7 +31,7 @@ setup: ## Install the tools that are missing, or say which
 demo: examples ## Train a model on this machine, with nothing but this
 	@xtask/setup.sh cc cargo ip
 	cargo build
-	@rm -rf "$(DEMO)" && mkdir -p "$(DEMO)"
+	@rm -rf "$(DEMO)/model"
 	sed 's#MODEL_DIR#$(DEMO)/model#' examples/demo.yaml | \
 	"$(TARGET)/debug/paddle-operator" run -f - --dir "$(DEMO)/state" --nodes 2
 	@echo "The trained model: $(DEMO)/model/resnet.pdparams"

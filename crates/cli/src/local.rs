@@ -103,8 +103,11 @@ fn cache() -> anyhow::Result<PathBuf> {
 
 /// Runs until a signal.
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
+    localcluster::shim::disinherit();
     let place = Place::take(args)?;
     runtime()?.block_on(async {
+        // First: what is half begun must be ended too.
+        let mut stop = stop_signal()?;
         let begin = Instant::now();
         let local = Local::start(args, place).await?;
         let kubeconfig = local.kubeconfig.display();
@@ -117,7 +120,6 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
             begin.elapsed().as_millis(),
             local.dir.display(),
         ))?;
-        let mut stop = stop_signal()?;
         stopped(&mut stop).await;
         local.stop().await
     })
@@ -229,7 +231,8 @@ impl Local {
         } = place;
         let images = args.images(&dir)?;
         let server = format!("https://{}", listener.local_addr()?);
-        let credentials = Credentials::in_dir(&dir.join("credentials"), &[])?;
+        let names = [listener.local_addr()?.ip().to_string()];
+        let credentials = Credentials::in_dir(&dir.join("credentials"), &names)?;
         let kubeconfig = dir.join("kubeconfig");
         write_private(&kubeconfig, &credentials.kubeconfig(&server))?;
 
@@ -334,6 +337,9 @@ pub(crate) fn is_in_use(dir: &Path) -> bool {
 
 /// Listens, on the port of last time if any will do.
 fn listen(address: SocketAddr, dir: &Path) -> anyhow::Result<TcpListener> {
+    if address.ip().is_unspecified() {
+        bail!("--listen {address}: give the one address by which it shall be reached");
+    }
     let file = dir.join("port");
     let last = fs::read_to_string(&file).ok();
     let last = last.and_then(|port| port.trim().parse::<u16>().ok());

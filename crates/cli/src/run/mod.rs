@@ -52,6 +52,7 @@ pub(crate) struct Args {
 
 /// Runs to the end of the jobs; the exit code tells how they ended.
 pub(crate) fn run(args: &Args) -> ExitCode {
+    localcluster::shim::disinherit();
     let mut screen = Screen::new();
     let code = try_run(args, &mut screen);
     screen.close();

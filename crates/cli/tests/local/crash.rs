@@ -154,3 +154,63 @@ async fn a_directory_is_used_by_one() {
     let said = String::from_utf8_lossy(&second.stderr).into_owned();
     assert!(said.contains("KUBECONFIG="), "{said}");
 }
+
+#[tokio::test]
+async fn a_container_whose_shim_is_killed_ends_too() {
+    let local = Local::start(&[]);
+    let pods = local.pods().await;
+    pods.create(counting(&local, "counter")).await;
+    pods.phase("counter", "Running").await;
+    let folder = fs::read_dir(local.dir.join("pods"))
+        .unwrap()
+        .flatten()
+        .next()
+        .unwrap()
+        .path();
+    let started = fs::read_to_string(folder.join("containers/main/0/started.json")).unwrap();
+    let started: serde_json::Value = serde_json::from_str(&started).unwrap();
+    let [shim, first] = ["shim", "first"].map(|name| started[name]["pid"].to_string());
+    let killed = std::process::Command::new("kill")
+        .args(["-9", &shim])
+        .status()
+        .unwrap();
+    assert!(killed.success());
+    let pod = pods.phase("counter", "Failed").await;
+    let end = container(&pod).state.clone().unwrap().terminated.unwrap();
+    assert_eq!(end.reason.as_deref(), Some("ContainerStatusUnknown"));
+    while fs::exists(format!("/proc/{first}")).unwrap() {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    assert!(
+        !pods.follow("counter").await.is_empty(),
+        "its log has an end"
+    );
+}
+
+#[tokio::test]
+async fn a_pod_whose_sandbox_is_killed_starts_anew() {
+    let local = Local::start(&[]);
+    let pods = local.pods().await;
+    let mut pod = counting(&local, "counter");
+    pod["spec"]["restartPolicy"] = json!("Always");
+    pods.create(pod).await;
+    pods.phase("counter", "Running").await;
+    let folder = fs::read_dir(local.dir.join("pods"))
+        .unwrap()
+        .flatten()
+        .next()
+        .unwrap()
+        .path();
+    let sandbox = fs::read_to_string(folder.join("sandbox-process.json")).unwrap();
+    let sandbox: serde_json::Value = serde_json::from_str(&sandbox).unwrap();
+    let pid = sandbox["pid"].to_string();
+    let killed = std::process::Command::new("kill")
+        .args(["-9", &pid])
+        .status()
+        .unwrap();
+    assert!(killed.success());
+    pods.until("counter", "started again", |pod| {
+        container(pod).restart_count == 1
+    })
+    .await;
+}

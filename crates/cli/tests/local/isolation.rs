@@ -58,6 +58,7 @@ async fn a_pod_is_not_root_of_the_machine() {
     let pods = local.pods().await;
     let tries = "
         mount -t tmpfs none /mnt 2>/dev/null && echo mounted
+        unshare -Urm mount -t tmpfs none /mnt 2>/dev/null && echo mounted in a namespace
         mknod /disk b 8 0 2>/dev/null && echo made
         ls /dev | grep -E '^(sd|vd|nvme)' && echo disks
         echo 1 2>/dev/null > /proc/sys/kernel/panic && echo set
@@ -87,4 +88,68 @@ async fn a_pod_leaves_the_machine_as_it_was() {
             .await,
         "/tmp:\n"
     );
+}
+
+#[tokio::test]
+async fn a_volume_shows_nothing_of_the_state() {
+    let local = Local::start(&[]);
+    let pods = local.pods().await;
+    let mounted = |name: &str, path: &std::path::Path, sub: &str| {
+        let mut pod = script(name, "ls -A /host; cat /host/token /host/kubeconfig");
+        pod["spec"]["volumes"] = json!([{"name": "host", "hostPath": {"path": path}}]);
+        pod["spec"]["containers"][0]["volumeMounts"] =
+            json!([{"name": "host", "mountPath": "/host", "subPath": sub}]);
+        pod
+    };
+    let parent = local.dir.parent().unwrap();
+    std::os::unix::fs::symlink(&local.dir, parent.join("link")).unwrap();
+    for (name, pod) in [
+        ("all", mounted("all", &local.dir, "")),
+        ("part", mounted("part", &local.dir.join("credentials"), "")),
+        ("linked", mounted("linked", &parent.join("link"), "")),
+        ("sub", mounted("sub", parent, "state/credentials")),
+    ] {
+        pods.create(pod).await;
+        let refused = |pod: &k8s_openapi::api::core::v1::Pod| {
+            format!("{:?}", pod.status).contains("state directory")
+        };
+        pods.until(name, "refused", refused).await;
+    }
+}
+
+#[tokio::test]
+async fn a_link_in_a_volume_leads_nowhere_else() {
+    let local = Local::start(&[]);
+    let pods = local.pods().await;
+    let outside = local.dir.parent().unwrap().join("outside");
+    fs::create_dir(&outside).unwrap();
+    let mut pod = script("linked", "touch /sub/x");
+    pod["spec"]["volumes"] = json!([{"name": "work", "emptyDir": {}}]);
+    pod["spec"]["initContainers"] = json!([{
+        "name": "link", "image": "any",
+        "command": ["ln", "-s", outside, "/work/link"],
+        "volumeMounts": [{"name": "work", "mountPath": "/work"}],
+    }]);
+    pod["spec"]["containers"][0]["volumeMounts"] =
+        json!([{"name": "work", "mountPath": "/sub", "subPath": "link/made"}]);
+    pods.create(pod).await;
+    let refused = |pod: &k8s_openapi::api::core::v1::Pod| {
+        format!("{:?}", pod.status).contains("leads out of it")
+    };
+    pods.until("linked", "refused", refused).await;
+    assert_eq!(fs::read_dir(&outside).unwrap().count(), 0);
+}
+
+#[tokio::test]
+async fn a_container_inherits_nothing() {
+    let local = Local::start(&[]);
+    let pods = local.pods().await;
+    // ls has the directory itself open.
+    let said = pods
+        .say(
+            "files",
+            "ls /proc/self/fd | tr '\\n' ' '; umask; env | grep -c CARGO; :",
+        )
+        .await;
+    assert_eq!(said, "0 1 2 3 0022\n0\n");
 }

@@ -1,6 +1,7 @@
 //! From a container of a pod to a process that can be started.
 
 use std::collections::BTreeMap;
+use std::io;
 use std::path::{Path, PathBuf};
 
 use k8s_openapi::api::core::v1::{
@@ -59,6 +60,7 @@ impl Parts<'_> {
             capabilities: capabilities(context, is_privileged)?,
             no_new_privileges: context
                 .is_some_and(|context| context.allow_privilege_escalation == Some(false)),
+            unconfined: is_privileged,
             terminal: false,
             root: Some(Root {
                 lower: self.image.root.clone(),
@@ -115,22 +117,11 @@ impl Parts<'_> {
         {
             let failed =
                 |why: String| trouble(format!("subPath of volume {:?}: {why}", mount.name));
-            source = source.join(inside(&path).map_err(failed)?);
-            if !source.exists() {
-                std::fs::create_dir_all(&source).map_err(|error| failed(error.to_string()))?;
+            let path = inside(&path).map_err(failed)?;
+            source = within(&volume.path, &path).map_err(|error| failed(error.to_string()))?;
+            if source.starts_with(self.hidden) && !volume.path.starts_with(self.hidden) {
+                return Err(failed(format!("{path:?} is the state directory")));
             }
-            // A link in the volume must not lead out of it.
-            let real = source
-                .canonicalize()
-                .map_err(|error| failed(error.to_string()))?;
-            let whole = volume
-                .path
-                .canonicalize()
-                .map_err(|error| failed(error.to_string()))?;
-            if !real.starts_with(whole) {
-                return Err(failed(format!("{path:?} leads out of it")));
-            }
-            source = real;
         }
         Ok(Mount {
             source,
@@ -170,6 +161,28 @@ impl Parts<'_> {
                 .collect(),
         })
     }
+}
+
+/// A path in a volume, made where it is not there yet. A link in the volume must not
+/// lead out of it, and nothing is made where one leads to.
+fn within(volume: &Path, path: &Path) -> io::Result<PathBuf> {
+    let volume = volume.canonicalize()?;
+    let mut real = volume.clone();
+    for part in path {
+        let next = real.join(part);
+        match next.canonicalize() {
+            Ok(found) if found.starts_with(&volume) => real = found,
+            Ok(_) => return Err(io::Error::other(format!("{path:?} leads out of it"))),
+            Err(_) if next.is_symlink() => {
+                return Err(io::Error::other(format!("{path:?} leads nowhere")));
+            }
+            Err(_) => {
+                std::fs::create_dir(&next)?;
+                real = next;
+            }
+        }
+    }
+    Ok(real)
 }
 
 fn is_privileged(context: Option<&SecurityContext>) -> bool {

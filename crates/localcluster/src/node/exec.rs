@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use rustix::fs::{Mode, OFlags, open};
+use rustix::fs::{Mode, OFlags, ResolveFlags, openat2};
 use rustix::pty::{ptsname, unlockpt};
 use rustix::termios::{Winsize, tcsetwinsize};
 use tokio::io::unix::AsyncFd;
@@ -176,13 +176,19 @@ impl Terminal {
 
 /// Both ends of a new terminal of the container, so that it has a name there.
 fn terminal_in(pid: i32) -> io::Result<(OwnedFd, File)> {
-    let root = PathBuf::from(format!("/proc/{pid}/root"));
+    let root = File::open(format!("/proc/{pid}/root"))?;
     let flags = OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC;
-    let ours = open(root.join("dev/pts/ptmx"), flags, Mode::empty())?;
+    // Links that the container made lead nowhere but into it.
+    let open = |path: &Path| {
+        let resolve = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS;
+        openat2(&root, path, flags, Mode::empty(), resolve)
+    };
+    let terminals = Path::new("dev/pts");
+    let ours = open(&terminals.join("ptmx"))?;
     unlockpt(&ours)?;
     let name = ptsname(&ours, Vec::new())?;
     let name = name.to_str().map_err(io::Error::other)?;
     let number = Path::new(name).file_name().unwrap_or_default();
-    let theirs = open(root.join("dev/pts").join(number), flags, Mode::empty())?;
+    let theirs = open(&terminals.join(number))?;
     Ok((ours, File::from(theirs)))
 }

@@ -4,7 +4,7 @@
 //! `containers/<name>/<n>/` with its records, its log and its root.
 
 use std::fs;
-use std::io;
+use std::io::{self, Read, Seek, SeekFrom};
 use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 
@@ -23,9 +23,9 @@ use crate::shim::{
 };
 
 /// Longer last words are cut, from their beginning.
-const LAST_WORDS_LENGTH: usize = 4096;
+const LAST_WORDS_LENGTH: u64 = 4096;
 /// Of a log, so much counts as last words.
-const LAST_LINES_LENGTH: usize = 2048;
+const LAST_LINES_LENGTH: u64 = 2048;
 
 const POD: &str = "pod.json";
 const DOOM: &str = "doom.json";
@@ -129,6 +129,11 @@ impl Folder {
         process.open().map(|_| process)
     }
 
+    /// It has a sandbox, or had one of which something may be left.
+    pub fn had_sandbox(&self) -> bool {
+        self.0.join(SANDBOX_PROCESS).exists()
+    }
+
     /// Why it was ended, if it was.
     pub fn doom(&self) -> Option<Trouble> {
         let (reason, message): (String, String) = read(&self.0.join(DOOM)).ok()??;
@@ -210,20 +215,6 @@ impl Folder {
         read(&self.attempts(container).last()?.join(STARTED)).ok()?
     }
 
-    /// Those of the containers that run.
-    pub fn running<'c>(
-        &self,
-        containers: impl Iterator<Item = &'c Container>,
-    ) -> Vec<(String, Started)> {
-        let running = containers.filter_map(|container| {
-            let attempt = self.attempts(&container.name).pop()?;
-            let started: Started = read(&attempt.join(STARTED)).ok()??;
-            let is_over = attempt.join(EXIT).exists() || started.shim.open().is_none();
-            (!is_over).then(|| (container.name.clone(), started))
-        });
-        running.collect()
-    }
-
     /// What a container does.
     pub fn look(&self, container: &Container) -> ContainerSeen {
         let attempts = self.attempts(&container.name);
@@ -298,17 +289,23 @@ fn state(attempt: &Path, container: &Container) -> State {
         // The shim may have written it between our two looks.
         (started, None) => match read(&attempt.join(EXIT)).ok().flatten() {
             Some(exited) => State::Ended(end(attempt, container, started, exited)),
-            None => State::Ended(End {
-                code: 137,
-                signal: None,
-                reason: "ContainerStatusUnknown".to_owned(),
-                message: Some(
-                    "The container went with the machine, or its shim was killed.".into(),
-                ),
-                started: started.map(|started| started.at),
-                at: modified(&attempt.join(LOG)).unwrap_or_else(Timestamp::now),
-            }),
+            None => State::Ended(lost(attempt, started)),
         },
+    }
+}
+
+/// The end of a container that nobody saw: its shim is gone, and so must it be.
+fn lost(attempt: &Path, started: Option<Started>) -> End {
+    if let Some(started) = started {
+        started.first.signal(Signal::KILL);
+    }
+    End {
+        code: 137,
+        signal: None,
+        reason: "ContainerStatusUnknown".to_owned(),
+        message: Some("The container went with the machine, or its shim was killed.".into()),
+        started: started.map(|started| started.at),
+        at: modified(&attempt.join(LOG)).unwrap_or_else(Timestamp::now),
     }
 }
 
@@ -340,26 +337,32 @@ fn end(attempt: &Path, container: &Container, started: Option<Started>, exited: 
 
 /// What a container wrote for this purpose, or the end of its log.
 fn last_words(attempt: &Path, container: &Container, code: i32) -> Option<String> {
-    let written = fs::read(attempt.join(LAST_WORDS)).unwrap_or_default();
+    let written = tail(&attempt.join(LAST_WORDS), LAST_WORDS_LENGTH)?;
     if !written.is_empty() {
-        return Some(tail(&written, LAST_WORDS_LENGTH));
+        return Some(written);
     }
     let policy = container.termination_message_policy.as_deref();
     if code == 0 || policy != Some("FallbackToLogsOnError") {
         return None;
     }
-    let log = fs::read(attempt.join(LOG)).ok()?;
-    let start = log.len().saturating_sub(4 * LAST_LINES_LENGTH);
-    let recent = String::from_utf8_lossy(log.get(start..).unwrap_or_default()).into_owned();
+    let recent = tail(&attempt.join(LOG), 4 * LAST_LINES_LENGTH)?;
     // The time, the stream and the mark are not its words.
     let words = recent.lines().filter_map(|line| line.splitn(4, ' ').nth(3));
     let words: String = words.flat_map(|line| [line, "\n"]).collect();
-    Some(tail(words.as_bytes(), LAST_LINES_LENGTH)).filter(|words| !words.is_empty())
+    let length = usize::try_from(LAST_LINES_LENGTH).unwrap_or(usize::MAX);
+    let start = words.ceil_char_boundary(words.len().saturating_sub(length));
+    let words = words.get(start..).unwrap_or_default();
+    Some(words.to_owned()).filter(|words| !words.is_empty())
 }
 
-fn tail(bytes: &[u8], length: usize) -> String {
-    let start = bytes.len().saturating_sub(length);
-    String::from_utf8_lossy(bytes.get(start..).unwrap_or_default()).into_owned()
+/// The end of a file, which may be as long as a container likes.
+fn tail(path: &Path, length: u64) -> Option<String> {
+    let mut file = fs::File::open(path).ok()?;
+    let start = file.metadata().ok()?.len().saturating_sub(length);
+    file.seek(SeekFrom::Start(start)).ok()?;
+    let mut bytes = Vec::new();
+    file.take(length).read_to_end(&mut bytes).ok()?;
+    Some(String::from_utf8_lossy(&bytes).into_owned())
 }
 
 /// Removes a directory with all in it. What an overlay works in can't be read, not

@@ -164,14 +164,16 @@ pub fn next(pod: &Pod, seen: &Seen, now: Timestamp) -> Step {
     }
     if phase(pod, spec, seen).is_final() {
         return match (runs, seen.has_sandbox) {
-            // What runs along with the others, or is doomed.
-            (true, _) => stop(spec, seen.doom.clone(), now),
+            // What runs along with the others.
+            (true, _) => stop(spec, None, now),
             (false, true) => Step::Finish,
             (false, false) => Step::Wait(None),
         };
     }
     let overdue = deadline(pod).filter(|at| *at <= now);
-    let doom = if seen.is_node_stopping {
+    let doom = if let Some(doom) = &seen.doom {
+        Some(doom.clone())
+    } else if seen.is_node_stopping {
         Some(Trouble::new(
             "Terminated",
             "Pod was terminated in response to imminent node shutdown.",
@@ -366,7 +368,8 @@ fn unsettled(spec: &PodSpec, seen: &Seen) -> Phase {
     let is_over = |container: &Container, policy: Policy| {
         ended(container).filter(|end| !policy.restarts(end.code))
     };
-    if seen.doom.is_some() {
+    let mut all = seen.containers.values();
+    if seen.doom.is_some() && !all.any(|seen| matches!(seen.state, State::Running(_))) {
         return Phase::Failed;
     }
     let mut init = spec.init_containers.iter().flatten();
@@ -395,3 +398,6 @@ fn unsettled(spec: &PodSpec, seen: &Seen) -> Phase {
         false => Phase::Pending,
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -10,7 +10,7 @@ use futures::stream::{self, Stream, StreamExt, TryStreamExt};
 use jiff::{SignedDuration, Timestamp};
 use serde::Deserialize;
 
-use crate::shim::{EXIT, LOG};
+use crate::shim::{EXIT, LOG, STARTED, Started, read as read_record};
 
 /// How soon is looked whether a log that is followed has grown.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -161,7 +161,9 @@ impl Follower {
 
     /// Nothing is written any more.
     pub(super) fn has_ended(&self) -> bool {
-        self.attempt.join(EXIT).exists() || !self.attempt.exists()
+        let started: Option<Started> = read_record(&self.attempt.join(STARTED)).ok().flatten();
+        let has_shim = started.is_none_or(|started| started.shim.open().is_some());
+        self.attempt.join(EXIT).exists() || !self.attempt.exists() || !has_shim
     }
 
     /// What has come since, if anything.

@@ -144,7 +144,7 @@ impl Agent {
             pods: RwLock::default(),
         });
         for folder in machine.folders()? {
-            if let (Some(address), Some(_)) = (folder.address(), folder.sandbox()) {
+            if let Some(address) = folder.address().filter(|_| folder.had_sandbox()) {
                 machine.network.mark(address);
             }
         }
@@ -192,8 +192,11 @@ impl Agent {
                     is_stopping = true;
                     stopping.send_replace(true);
                 }
-                Some(_) = keepers.tasks.join_next() => {}
-                else => {}
+                Some(ended) = keepers.tasks.join_next() => {
+                    if let Err(error) = ended {
+                        tracing::error!(%error, "the keeper of a pod");
+                    }
+                }
             }
             if is_stopping && keepers.tasks.is_empty() {
                 break;

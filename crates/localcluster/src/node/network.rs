@@ -60,13 +60,13 @@ impl Network {
         };
         let bridge = &network.record.bridge;
         if !is_there(bridge) {
-            let gateway = network.gateway();
-            ip(&format!(
-                "link add {bridge} type bridge\n\
-                 address add {gateway}/{PREFIX} dev {bridge}\n\
-                 link set {bridge} up\n"
-            ))?;
+            ip(&format!("link add {bridge} type bridge\n"))?;
         }
+        let gateway = network.gateway();
+        ip(&format!(
+            "address replace {gateway}/{PREFIX} dev {bridge}\n\
+             link set {bridge} up\n"
+        ))?;
         if !rootless::has_user(1) {
             tracing::info!("for an ordinary user, pods reach only each other");
         } else if let Err(error) = network.open_way_out() {

@@ -43,6 +43,8 @@ pub(super) struct Keeper {
     volumes: BTreeMap<String, Source>,
     /// What failed, by container; the pod itself has no name.
     failed: BTreeMap<String, Failure>,
+    /// Why it was ended, if it was; kept here too, in case that the disk is full.
+    doom: Option<Trouble>,
     /// When containers that shall end are killed.
     kill_at: Option<Timestamp>,
     watching: BTreeMap<String, Watching>,
@@ -74,6 +76,7 @@ impl Keeper {
             pod,
             volumes: BTreeMap::new(),
             failed: BTreeMap::new(),
+            doom: None,
             kill_at: None,
             watching: BTreeMap::new(),
             changed: Arc::default(),
@@ -92,8 +95,8 @@ impl Keeper {
                 // Somebody took it away without waiting for us.
                 None => return self.destroy().await,
             }
+            self.watch_containers(&self.look());
             let seen = self.look();
-            self.watch_containers(&seen);
             if let Err(error) = self.tell(&seen).await {
                 tracing::debug!(pod = %self.pod.name_any(), %error, "status");
             }
@@ -158,7 +161,7 @@ impl Keeper {
     }
 
     fn look(&self) -> Seen {
-        let doom = self.folder.doom();
+        let doom = self.doom.clone().or_else(|| self.folder.doom());
         let containers = self.containers().map(|container| {
             let mut seen = self.folder.look(container);
             seen.trouble = self
@@ -186,6 +189,23 @@ impl Keeper {
         let runs = |(_, seen): &(&String, &ContainerSeen)| matches!(seen.state, State::Running(_));
         let names = seen.containers.iter().filter(runs);
         names.filter_map(|(name, _)| Some((name.clone(), self.folder.started(name)?)))
+    }
+
+    /// The end of anything that was seen to live: one that has ended since is no news
+    /// otherwise.
+    fn ends(&self, seen: &Seen) -> BoxFuture<'static, ()> {
+        let shims = self.running(seen).map(|(_, started)| started.shim);
+        let mut ends: Vec<_> = shims.map(|shim| exit_of(shim).boxed()).collect();
+        if seen.has_sandbox {
+            ends.push(match self.folder.sandbox() {
+                Some(sandbox) => exit_of(sandbox).boxed(),
+                None => std::future::ready(()).boxed(),
+            });
+        }
+        match ends.is_empty() {
+            true => std::future::pending().boxed(),
+            false => select_all(ends).map(drop).boxed(),
+        }
     }
 
     /// What was seen, but for what is tried again now.
@@ -266,15 +286,7 @@ impl Keeper {
     async fn wait(&mut self, until: Option<Timestamp>, seen: &Seen) {
         let again = self.failed.values().filter(|failure| !failure.is_due);
         let until = again.map(|failure| failure.again_at).chain(until).min();
-        // Of those that ran when we looked: one that has ended since is no news otherwise.
-        let ends: Vec<BoxFuture<'_, ()>> = self
-            .running(seen)
-            .map(|(_, started)| exit_of(started.shim).boxed())
-            .collect();
-        let ends = match ends.is_empty() {
-            true => std::future::pending().boxed(),
-            false => select_all(ends).map(drop).boxed(),
-        };
+        let ends = self.ends(seen);
         let was_stopping = seen.is_node_stopping;
         let stopping = async {
             match was_stopping {
@@ -340,6 +352,7 @@ impl Keeper {
             client: &self.machine.client,
             pod: &self.pod,
             dir: &self.folder.volumes(),
+            hidden: &self.machine.dir,
         };
         self.volumes = volumes.prepare().await?;
         Ok(())
@@ -401,16 +414,19 @@ impl Keeper {
 
     /// Ends what runs, politely until the time is up.
     async fn stop(&mut self, until: Timestamp, doom: Option<Trouble>, seen: &Seen) {
-        if let Some(doom) = doom
-            && seen.doom.is_none()
-            && let Err(error) = self.folder.write_doom(&doom)
-        {
-            tracing::warn!(pod = %self.pod.name_any(), %error, "doom");
+        if let Some(doom) = doom.filter(|_| seen.doom.is_none()) {
+            if let Err(error) = self.folder.write_doom(&doom) {
+                tracing::warn!(pod = %self.pod.name_any(), %error, "doom");
+            }
+            self.doom = Some(doom);
         }
         let is_first = self.kill_at.is_none();
         let kill_at = self.kill_at.map_or(until, |at| at.min(until));
         self.kill_at = Some(kill_at);
         let running: Vec<_> = self.running(seen).collect();
+        if running.is_empty() {
+            return;
+        }
         let is_time = Timestamp::now() >= kill_at;
         for (name, started) in &running {
             if is_first {
@@ -437,9 +453,13 @@ impl Keeper {
     }
 
     async fn destroy(&mut self) {
-        for (_, started) in self.folder.running(self.containers()) {
-            started.first.signal(Signal::KILL);
-            exit_of(started.shim).await;
+        for container in self.containers() {
+            // Also without its shim, should somebody have killed that.
+            if let Some(started) = self.folder.started(&container.name) {
+                started.first.signal(Signal::KILL);
+                exit_of(started.first).await;
+                exit_of(started.shim).await;
+            }
         }
         self.watching.clear();
         self.machine.end_sandbox(&self.folder);
@@ -464,10 +484,15 @@ impl Keeper {
             }),
             ..DeleteParams::default()
         };
-        match pods.delete(&self.pod.name_any(), &now).await {
-            Err(kube::Error::Api(status)) if [404, 409].contains(&status.code) => {}
-            Err(error) => tracing::warn!(pod = %self.pod.name_any(), %error, "delete"),
-            Ok(_) => {}
+        let mut pause = RETRY.0;
+        loop {
+            match pods.delete(&self.pod.name_any(), &now).await {
+                Err(kube::Error::Api(status)) if [404, 409].contains(&status.code) => return,
+                Err(error) => tracing::warn!(pod = %self.pod.name_any(), %error, "delete"),
+                Ok(_) => return,
+            }
+            tokio::time::sleep(pause).await;
+            pause = (pause * 2).min(RETRY.1);
         }
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use k8s_openapi::api::core::v1::{Container, ContainerPort, Probe};
+use k8s_openapi::api::core::v1::{Container, ContainerPort, ContainerStatus, Probe};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -22,6 +22,24 @@ pub struct Verdict {
     pub is_ready: AtomicBool,
     /// It has started.
     pub has_started: AtomicBool,
+}
+
+impl Verdict {
+    /// Before the first probe: without one, a container that runs is well; with one, it
+    /// is as it was when it was last told.
+    pub fn of(container: &Container, told: Option<&ContainerStatus>) -> Verdict {
+        let was_ready = told.is_some_and(|told| told.ready);
+        let had_started = told.is_some_and(|told| told.started == Some(true));
+        let has_started = container.startup_probe.is_none() || had_started;
+        let is_ready = match container.readiness_probe {
+            Some(_) => was_ready,
+            None => has_started,
+        };
+        Verdict {
+            is_ready: is_ready.into(),
+            has_started: has_started.into(),
+        }
+    }
 }
 
 /// How a command in the container ended: well, or with these words.
@@ -56,6 +74,7 @@ pub async fn watch(
         }
     };
     if let Some(probe) = &container.startup_probe
+        && !verdict.has_started.load(Ordering::Relaxed)
         && !prober.until_it_fails("Startup", probe, true).await
     {
         return;
@@ -158,6 +177,9 @@ impl<H: Handle> Prober<H> {
                 .await;
         }
         if let Some(http) = &probe.http_get {
+            if http.scheme.as_deref() == Some("HTTPS") {
+                return Err("httpGet with scheme HTTPS is not known here".to_owned());
+            }
             let host = http
                 .host
                 .clone()

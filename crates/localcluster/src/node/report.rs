@@ -126,7 +126,7 @@ impl About<'_> {
             State::Running(since) => {
                 let running = ContainerState {
                     running: Some(ContainerStateRunning {
-                        started_at: Some(Time(*since)),
+                        started_at: Some(seconds(*since)),
                     }),
                     ..ContainerState::default()
                 };
@@ -171,6 +171,11 @@ impl About<'_> {
     }
 }
 
+/// As the API has times; what it answers is else never what it was told.
+fn seconds(time: Timestamp) -> Time {
+    Time(Timestamp::from_second(time.as_second()).unwrap_or(time))
+}
+
 fn waiting(reason: &str, message: Option<String>) -> ContainerState {
     ContainerState {
         waiting: Some(ContainerStateWaiting {
@@ -188,8 +193,8 @@ fn terminated(end: End) -> ContainerState {
             signal: end.signal,
             reason: Some(end.reason),
             message: end.message,
-            started_at: end.started.map(Time),
-            finished_at: Some(Time(end.at)),
+            started_at: end.started.map(seconds),
+            finished_at: Some(seconds(end.at)),
             ..ContainerStateTerminated::default()
         }),
         ..ContainerState::default()

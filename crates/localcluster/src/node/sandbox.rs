@@ -22,9 +22,11 @@ impl Machine {
             true => self.network.take()?,
             false => self.gateway(),
         };
+        // Before there is a sandbox: one without an address could never be found again.
+        folder.set_address(Some(address))?;
         let made = self.make_sandbox_at(folder, pod, has_own_network.then_some(address));
         match made.await {
-            Ok(()) => folder.set_address(Some(address)),
+            Ok(()) => Ok(()),
             Err(error) => {
                 if has_own_network {
                     self.network.disconnect(address);
@@ -51,8 +53,7 @@ impl Machine {
         let own = address.unwrap_or(self.gateway());
         names::write(&path("hosts"), &names::hosts(pod, &hostname, own, &[]))?;
         fs::write(path("hostname"), format!("{hostname}\n"))?;
-        let resolvers = fs::read_to_string("/etc/resolv.conf").unwrap_or_default();
-        fs::write(path("resolv.conf"), resolvers)?;
+        fs::write(path("resolv.conf"), resolvers())?;
         let mut command = tokio::process::Command::from(shim::command("sandbox", &path(SANDBOX)));
         let errors = fs::File::create(path("sandbox.log"))?;
         command
@@ -78,10 +79,11 @@ impl Machine {
 
     /// Ends the sandbox of a pod, if it has one, and frees its address.
     pub(super) fn end_sandbox(&self, folder: &Folder) {
-        let Some(sandbox) = folder.sandbox() else {
+        if let Some(sandbox) = folder.sandbox() {
+            sandbox.signal(Signal::KILL);
+        } else if !folder.had_sandbox() {
             return;
-        };
-        sandbox.signal(Signal::KILL);
+        }
         if let Some(address) = folder
             .address()
             .filter(|address| *address != self.gateway())
@@ -90,6 +92,19 @@ impl Machine {
             self.network.release(address);
         }
         let _: io::Result<()> = fs::remove_file(folder.path().join(SANDBOX_PROCESS));
+    }
+}
+
+/// Who knows names. A server on the machine's own loopback is out of reach for pods;
+/// systemd says elsewhere whom its one asks.
+fn resolvers() -> String {
+    let usual = fs::read_to_string("/etc/resolv.conf").unwrap_or_default();
+    let mut servers = usual
+        .lines()
+        .filter_map(|line| line.strip_prefix("nameserver"));
+    match servers.all(|server| server.trim().starts_with("127.")) {
+        true => fs::read_to_string("/run/systemd/resolve/resolv.conf").unwrap_or(usual),
+        false => usual,
     }
 }
 

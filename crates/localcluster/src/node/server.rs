@@ -124,6 +124,13 @@ async fn exec(
         let why = "you must specify at least 1 command for the container";
         return refuse(StatusCode::BAD_REQUEST, why);
     }
+    // Before the way of asking: a client that is refused tries another, and would be told
+    // only that this one won't do.
+    let started = folder.started(&container);
+    if started.is_none_or(|started| started.first.open().is_none()) {
+        let why = format!("container {container:?} of pod {pod:?} does not run");
+        return refuse(StatusCode::INTERNAL_SERVER_ERROR, &why);
+    }
     let upgrade = match upgrade {
         Ok(upgrade) => upgrade.protocols(PROTOCOLS),
         Err(_) => {

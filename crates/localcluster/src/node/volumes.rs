@@ -36,6 +36,8 @@ pub struct Volumes<'a> {
     pub pod: &'a Pod,
     /// Where those are that are the pod's own.
     pub dir: &'a Path,
+    /// What no volume may show.
+    pub hidden: &'a Path,
 }
 
 impl Volumes<'_> {
@@ -63,7 +65,7 @@ impl Volumes<'_> {
 
     async fn source(&self, volume: &Volume) -> Result<Source, String> {
         if let Some(host) = &volume.host_path {
-            return host_path(host);
+            return host_path(host, self.hidden);
         }
         if let Some(claim) = &volume.persistent_volume_claim {
             let source = self.claimed(&claim.claim_name).await?;
@@ -209,13 +211,16 @@ impl Volumes<'_> {
         let spec = found.and_then(|found| found.spec);
         let spec = spec.ok_or(format!("persistentvolume {volume:?} not found"))?;
         if let Some(host) = &spec.host_path {
-            return host_path(host);
+            return host_path(host, self.hidden);
         }
         if let Some(local) = &spec.local {
-            return host_path(&HostPathVolumeSource {
-                path: local.path.clone(),
-                type_: Some("Directory".to_owned()),
-            });
+            return host_path(
+                &HostPathVolumeSource {
+                    path: local.path.clone(),
+                    type_: Some("Directory".to_owned()),
+                },
+                self.hidden,
+            );
         }
         Err(format!(
             "persistentvolume {volume:?} is neither hostPath nor local"
@@ -268,7 +273,7 @@ pub fn inside(path: &str) -> Result<PathBuf, String> {
     }
 }
 
-fn host_path(host: &HostPathVolumeSource) -> Result<Source, String> {
+fn host_path(host: &HostPathVolumeSource, hidden: &Path) -> Result<Source, String> {
     let path = Path::new(&host.path);
     if !path.is_absolute() {
         return Err(format!("hostPath {:?} is not absolute", host.path));
@@ -281,6 +286,12 @@ fn host_path(host: &HostPathVolumeSource) -> Result<Source, String> {
     }
     // Where it really is, so that what is hidden can be told from what is not.
     let path = fs::canonicalize(path).map_err(failed)?;
+    if path.starts_with(hidden) {
+        return Err(format!(
+            "hostPath {:?} is part of the state directory",
+            host.path
+        ));
+    }
     match host.type_.as_deref().unwrap_or_default() {
         "Directory" if !path.is_dir() => Err(format!("hostPath {:?} is no directory", host.path)),
         "File" if !path.is_file() => Err(format!("hostPath {:?} is no file", host.path)),

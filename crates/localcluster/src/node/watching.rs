@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use k8s_openapi::api::core::v1::{Container, Pod};
+use k8s_openapi::api::core::v1::{Container, ContainerStatus, Pod};
 use rustix::process::Signal;
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
@@ -31,9 +31,16 @@ impl Watching {
         started: Started,
         changed: Arc<Notify>,
     ) -> Watching {
-        let verdict = Arc::new(Verdict::default());
-        let address = folder.address().unwrap_or(machine.gateway());
         let attempt = folder.look(&container).restarts;
+        // What was told is of this start, not of one before.
+        let told = pod.status.iter().flat_map(|status| {
+            let init = status.init_container_statuses.iter().flatten();
+            init.chain(status.container_statuses.iter().flatten())
+        });
+        let mut told = told.filter(|told| told.restart_count == attempt);
+        let told = told.find(|told| told.name == container.name && is_running(told));
+        let verdict = Arc::new(Verdict::of(&container, told));
+        let address = folder.address().unwrap_or(machine.gateway());
         let probed = Probed {
             machine,
             pod,
@@ -48,6 +55,11 @@ impl Watching {
             task: tokio::spawn(task),
         }
     }
+}
+
+fn is_running(told: &ContainerStatus) -> bool {
+    let state = told.state.as_ref();
+    state.is_some_and(|state| state.running.is_some())
 }
 
 impl Drop for Watching {

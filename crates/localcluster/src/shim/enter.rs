@@ -13,11 +13,14 @@ use nix::sys::signal::Signal;
 use nix::unistd::{Gid, Uid, setgid, setgroups, setsid, setuid};
 
 use super::record::{Run, read};
-use super::{capabilities, mounts};
+use super::{capabilities, mounts, seccomp};
 use crate::rootless;
 
 /// Becomes the program; returns only when it can't.
 pub(super) fn main(file: &Path) -> ExitCode {
+    // Until it is the user's program, nobody in the container may look into this one.
+    let _ = prctl::set_dumpable(false);
+    super::disinherit();
     let run: Run = match read(file) {
         Ok(Some(run)) => run,
         _ => return ExitCode::from(super::CANNOT_START),
@@ -70,6 +73,9 @@ fn enter(run: &Run) -> io::Result<std::convert::Infallible> {
     }
     // After the user, since to become another clears it.
     prctl::set_pdeathsig(Signal::SIGKILL)?;
+    if !run.unconfined {
+        seccomp::confine()?;
+    }
     std::env::set_current_dir(&run.directory)
         .map_err(|error| about(&format!("working directory {:?}", run.directory), &error))?;
     let Some((program, arguments)) = run.command.split_first() else {

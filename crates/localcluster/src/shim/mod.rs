@@ -16,11 +16,14 @@ mod log;
 mod mounts;
 mod record;
 mod sandbox;
+mod seccomp;
 
 use std::ffi::OsStr;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::Path;
 use std::process::{ExitCode, ExitStatus, Stdio};
+
+use nix::sys::stat::{Mode, umask};
 
 pub use capabilities::{
     DEFAULT as DEFAULT_CAPABILITIES, all as all_capabilities, parse as parse_capability,
@@ -33,6 +36,9 @@ pub(crate) use sandbox::{ip, say};
 
 /// The first argument of a process of this module.
 pub const COMMAND: &str = "shim";
+
+/// Where this program finds others.
+const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
 /// The code of a container that could not be started, as container runtimes have it.
 const CANNOT_START: u8 = 128;
@@ -61,6 +67,8 @@ pub fn command(role: &str, file: &Path) -> std::process::Command {
     // Not by its path: the file may have been replaced by a newer one.
     let mut command = std::process::Command::new("/proc/self/exe");
     command.arg0("paddle-operator");
+    // Of the environment of this process nothing is a container's business.
+    command.env_clear().env("PATH", PATH);
     command.arg(COMMAND).arg(role).arg(file).current_dir("/");
     // Whoever reads what this process says must not wait for those that outlive it.
     command
@@ -68,6 +76,13 @@ pub fn command(role: &str, file: &Path) -> std::process::Command {
         .stdout(Stdio::null())
         .stderr(Stdio::null());
     command
+}
+
+/// What whoever started this process left open, and how he had files made, is not
+/// handed on to containers.
+pub fn disinherit() {
+    close_fds::set_fds_cloexec(3, &[]);
+    umask(Mode::from_bits_truncate(0o022));
 }
 
 /// How a shell would put it: 128 and the signal for those that a signal ended.

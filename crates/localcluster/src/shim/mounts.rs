@@ -9,7 +9,7 @@ use std::path::{Component, Path, PathBuf};
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use nix::sched::{CloneFlags, unshare};
 use nix::unistd::pivot_root;
-use rustix::fs::{CWD, StatVfsMountFlags};
+use rustix::fs::{CWD, FileType, StatVfsMountFlags};
 use rustix::mount::{
     FsMountFlags, FsOpenFlags, MountAttrFlags, MoveMountFlags, OpenTreeFlags, fsconfig_create,
     fsconfig_set_flag, fsconfig_set_string, fsmount, fsopen, move_mount, open_tree,
@@ -62,7 +62,8 @@ pub(super) fn make(root: &Root) -> io::Result<()> {
     umount2(".", MntFlags::MNT_DETACH)?;
     std::env::set_current_dir("/")?;
     for (target, source) in sources {
-        let is_directory = fs::metadata(format!("/proc/self/fd/{}", raw(&source)))?.is_dir();
+        let mode = rustix::fs::fstat(&source)?.st_mode;
+        let is_directory = FileType::from_raw_mode(mode).is_dir();
         place(&target, is_directory).map_err(|error| at(&target, &error))?;
         attach(&source, &target).map_err(|error| at(&target, &error))?;
     }
@@ -111,16 +112,12 @@ fn piece_by_piece(lower: &Path, own: &Path, new: &Path) -> io::Result<()> {
                 Ok(piece) => attach(&piece, &to)?,
                 Err(_) => {
                     attach(&tree(&from)?, &to)?;
-                    read_only(&to, MsFlags::empty())?;
+                    read_only_below(&to)?;
                 }
             }
         }
     }
     Ok(())
-}
-
-fn raw(fd: &OwnedFd) -> i32 {
-    std::os::fd::AsRawFd::as_raw_fd(fd)
 }
 
 fn at(path: &Path, error: &io::Error) -> io::Error {
@@ -260,6 +257,19 @@ fn read_only(target: &Path, flags: MsFlags) -> io::Result<()> {
     let flags = kept.fold(flags, |flags, (_, kept)| flags | kept);
     let flags = flags | MsFlags::MS_REMOUNT | MsFlags::MS_BIND | MsFlags::MS_RDONLY;
     Ok(mount(NOTHING, target, NOTHING, flags, NOTHING)?)
+}
+
+/// With all that is mounted below.
+fn read_only_below(target: &Path) -> io::Result<()> {
+    let mounts = fs::read_to_string("/proc/self/mounts")?;
+    let places = mounts.lines().filter_map(|line| line.split(' ').nth(1));
+    for place in places
+        .map(Path::new)
+        .filter(|place| place.starts_with(target))
+    {
+        read_only(place, MsFlags::empty())?;
+    }
+    Ok(())
 }
 
 fn nothing_at(target: &Path) -> io::Result<()> {

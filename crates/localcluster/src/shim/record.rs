@@ -39,6 +39,8 @@ pub struct Run {
     pub capabilities: Vec<String>,
     /// It never gains more, whatever it runs.
     pub no_new_privileges: bool,
+    /// It may ask anything of the kernel.
+    pub unconfined: bool,
     /// Its standard input is a terminal.
     pub terminal: bool,
 }
@@ -118,7 +120,8 @@ pub struct Exited {
 /// Reads a record; none when it was not written.
 pub fn read<T: DeserializeOwned>(path: &Path) -> io::Result<Option<T>> {
     match std::fs::read(path) {
-        Ok(text) => Ok(Some(serde_json::from_slice(&text)?)),
+        // One that a crash of the machine left half-written was not written.
+        Ok(text) => Ok(serde_json::from_slice(&text).ok()),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(error),
     }
@@ -129,5 +132,6 @@ pub fn write(path: &Path, record: &impl Serialize) -> io::Result<()> {
     let draft = path.with_extension("draft");
     let mut file = std::fs::File::create(&draft)?;
     file.write_all(&serde_json::to_vec(record)?)?;
+    file.sync_all()?;
     std::fs::rename(draft, path)
 }
