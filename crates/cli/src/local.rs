@@ -8,7 +8,7 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use anyhow::Context;
+use anyhow::{Context, bail};
 use controllers::{Clock, Metrics, paddlejob};
 use kube::Client;
 use kube::api::{Api, PostParams};
