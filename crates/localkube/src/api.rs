@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::admit::{self, prepared, rewritten};
 use crate::events::Sweep;
-use crate::object::{self, Deletion, Part, meta};
+use crate::object::{self, Deletion, Part, meta, meta_mut};
 use crate::patch;
 use crate::selector::{Fields, Labels};
 use crate::served::{Kinds, Served};
@@ -93,6 +93,20 @@ pub enum Patch {
     Apply(Value),
 }
 
+/// A part of a list.
+#[derive(Clone, Debug)]
+pub struct Page {
+    /// The objects.
+    pub objects: Vec<Arc<Value>>,
+    /// The last of them, behind which a next list would go on; `None` when nothing
+    /// is left.
+    pub last: Option<Key>,
+    /// How many are left.
+    pub rest: usize,
+    /// The revision at which it was so.
+    pub revision: u64,
+}
+
 /// Which objects are meant.
 #[derive(Clone, Debug, Default)]
 pub struct Selection {
@@ -122,6 +136,15 @@ impl Selection {
             (true, true) => EventKind::Modified,
             (true, false) => EventKind::Deleted,
         };
+        if let (EventKind::Deleted, true, Some(before)) =
+            (kind, event.kind != EventKind::Deleted, &event.before)
+        {
+            // As it was when it was last meant, at the version at which it no longer is.
+            let mut last = Value::clone(before);
+            let version = meta(&event.object, "resourceVersion");
+            meta_mut(&mut last).insert("resourceVersion".to_owned(), json!(version));
+            return Some((kind, Arc::new(last)));
+        }
         Some((kind, Arc::clone(&event.object)))
     }
 }
@@ -204,15 +227,14 @@ impl Api {
         Ok(target.served.show(&kept))
     }
 
-    /// Objects that are meant, behind one of them and at most so many; the one
-    /// behind which a next list would go on, and the revision.
+    /// Objects that are meant, behind one of them and at most so many.
     pub fn list(
         &self,
         target: &Target,
         selection: &Selection,
         after: Option<&Key>,
         limit: usize,
-    ) -> (Vec<Arc<Value>>, Option<Key>, u64) {
+    ) -> Page {
         let (found, revision) = self.store.list(&target.scope(), after, usize::MAX);
         let mut found = found
             .into_iter()
@@ -220,9 +242,13 @@ impl Api {
             .filter(|(_, object)| selection.holds(object));
         let page: Vec<_> = found.by_ref().take(limit).collect();
         let last = page.last().map(|(key, _)| key.clone());
-        let last = last.filter(|_| found.next().is_some());
-        let objects = page.into_iter().map(|(_, object)| object);
-        (objects.collect(), last, revision)
+        let rest = found.count();
+        Page {
+            objects: page.into_iter().map(|(_, object)| object).collect(),
+            last: last.filter(|_| rest > 0),
+            rest,
+            revision,
+        }
     }
 
     /// Watches objects from behind a revision.
@@ -245,7 +271,7 @@ impl Api {
     ) -> Result<Arc<Value>, Status> {
         let kind = &target.served.kind;
         let body = object::checked(kind, &target.namespace, body)?;
-        self.takes_objects(target)?;
+        self.takes_objects(target, meta(&body, "name"))?;
         let made = admit::created(&target.served, body, writing.unknown)?;
         let target = Target {
             name: meta(&made, "name").to_owned(),
@@ -255,14 +281,14 @@ impl Api {
             self.forget_old_events().await;
         }
         self.change(&target, writing, move |served, old| match old {
-            Some(old) => Err(Status::already_exists(&served.kind, meta(old, "name"))),
+            Some(old) => Err(Status::already_exists(&served.kind, old)),
             None => Ok(Change::Put(made)),
         })
         .await
     }
 
     /// Objects are made only in namespaces that are there and stay.
-    pub(crate) fn takes_objects(&self, target: &Target) -> Result<(), Status> {
+    pub(crate) fn takes_objects(&self, target: &Target, name: &str) -> Result<(), Status> {
         let kind = &target.served.kind;
         if !kind.is_namespaced {
             return Ok(());
@@ -276,11 +302,7 @@ impl Api {
             name: target.namespace.clone(),
         })?;
         if !meta(&namespace, "deletionTimestamp").is_empty() {
-            let why = format!(
-                "unable to create new content in namespace {} because it is being terminated",
-                target.namespace
-            );
-            return Err(Status::forbidden(kind, &target.name, &why));
+            return Err(Status::namespace_ends(kind, name, &target.namespace));
         }
         Ok(())
     }
@@ -299,8 +321,13 @@ impl Api {
         let body = object::checked(&target.served.kind, &target.namespace, body)?;
         let missing = target.not_found();
         self.change(target, writing, move |served, old| {
+            let old = old.ok_or(missing)?;
+            // Who writes a custom object anew has to say which version he has seen.
+            if served.schema.is_some() && meta(&body, "resourceVersion").is_empty() {
+                return Err(Status::no_version(&served.kind, meta(old, "name")));
+            }
             let new = prepared(served, body, writing.unknown)?;
-            rewritten(served, old.ok_or(missing)?, new, part)
+            rewritten(served, old, new, part)
         })
         .await
     }

@@ -27,7 +27,7 @@ impl Api {
         is_applicable(target, &wanted)?;
         wanted = object::checked(&target.served.kind, &target.namespace, wanted)?;
         if self.get(target).is_err() {
-            self.takes_objects(target)?;
+            self.takes_objects(target, &target.name)?;
         }
         let missing = target.not_found();
         self.change(target, writing, move |served, old| {

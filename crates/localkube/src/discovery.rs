@@ -1,5 +1,6 @@
 //! What the API says of itself.
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
 use axum::response::{IntoResponse, Response};
@@ -15,6 +16,16 @@ const VERBS: [&str; 8] = [
     "get",
     "list",
     "patch",
+    "update",
+    "watch",
+];
+const CUSTOM_VERBS: [&str; 8] = [
+    "delete",
+    "deletecollection",
+    "get",
+    "list",
+    "patch",
+    "create",
     "update",
     "watch",
 ];
@@ -47,9 +58,10 @@ pub fn find(kinds: &Kinds, path: &[&str]) -> Option<Response> {
             "kind": "APIGroupList", "apiVersion": "v1", "groups": groups(kinds),
         })),
         ["apis", name] => {
-            let group = groups(kinds)
+            let mut group = groups(kinds)
                 .into_iter()
                 .find(|group| group["name"] == **name)?;
+            json_patch::merge(&mut group, &json!({"kind": "APIGroup", "apiVersion": "v1"}));
             json(group)
         }
         ["api", version] => json(resources(kinds, "", version)?),
@@ -62,29 +74,47 @@ pub fn find(kinds: &Kinds, path: &[&str]) -> Option<Response> {
 }
 
 fn groups(kinds: &Kinds) -> Vec<Value> {
-    let mut versions: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+    let mut versions: BTreeMap<&str, BTreeSet<_>> = BTreeMap::new();
     let kinds = kinds.iter().map(|served| &served.kind);
     for kind in kinds.filter(|kind| !kind.group.is_empty()) {
         versions
             .entry(&kind.group)
             .or_default()
-            .insert(&kind.version);
+            .insert(Reverse((maturity(&kind.version), &*kind.version)));
     }
     versions
         .into_iter()
         .map(|(group, versions)| {
             let versions: Vec<Value> = versions
                 .into_iter()
-                .map(|version| {
+                .map(|Reverse((_, version))| {
                     json!({"groupVersion": format!("{group}/{version}"), "version": version})
                 })
                 .collect();
             json!({
-                "kind": "APIGroup", "apiVersion": "v1",
-                "name": group, "versions": versions, "preferredVersion": versions.last(),
+                "name": group, "versions": versions, "preferredVersion": versions.first(),
             })
         })
         .collect()
+}
+
+/// How much a version can be relied on: `v2` before `v1`, both before `v3beta1`, that
+/// before `v3alpha1`, and all of them before what has another form.
+fn maturity(version: &str) -> (u8, u64, u64) {
+    let number = |text: &str| text.parse::<u64>().ok();
+    let parsed = || {
+        let rest = version.strip_prefix('v')?;
+        if let Some(major) = number(rest) {
+            return Some((3, major, 0));
+        }
+        [("beta", 2), ("alpha", 1)]
+            .into_iter()
+            .find_map(|(word, rank)| {
+                let (major, minor) = rest.split_once(word)?;
+                Some((rank, number(major)?, number(minor)?))
+            })
+    };
+    parsed().unwrap_or_default()
 }
 
 fn of<'k>(
@@ -97,19 +127,37 @@ fn of<'k>(
     kinds.filter(move |served| served.kind.group == group && served.kind.version == version)
 }
 
+/// What can be done with a kind, in the order of the real one.
+fn verbs(served: &Served) -> Vec<&'static str> {
+    let mut verbs = VERBS.to_vec();
+    if served.schema.is_some() {
+        verbs = CUSTOM_VERBS.to_vec();
+    }
+    // Not all namespaces at once by mistake.
+    verbs.retain(|verb| *verb != "deletecollection" || served.kind.resource() != "namespaces");
+    verbs
+}
+
 fn resources(kinds: &Kinds, group: &str, version: &str) -> Option<Value> {
     let mut found = Vec::new();
     for served in of(kinds, group, version) {
         let kind = &served.kind;
-        found.push(json!({
+        let mut resource = json!({
             "name": kind.plural,
             "singularName": kind.singular,
             "namespaced": kind.is_namespaced,
             "kind": kind.kind,
-            "verbs": VERBS,
-            "shortNames": kind.short_names,
-            "categories": kind.categories,
-        }));
+            "verbs": verbs(served),
+        });
+        for (field, words) in [
+            ("shortNames", &kind.short_names),
+            ("categories", &kind.categories),
+        ] {
+            if !words.is_empty() {
+                json_patch::merge(&mut resource, &json!({field: words}));
+            }
+        }
+        found.push(resource);
         if kind.has_status {
             found.push(part(kind, "status", &kind.kind, None));
         }

@@ -97,7 +97,7 @@ impl Api {
             name: String::new(),
         };
         let now = Timestamp::now();
-        let (found, _, _) = self.list(&all, &Selection::default(), None, usize::MAX);
+        let found = { self.list(&all, &Selection::default(), None, usize::MAX) }.objects;
         for event in found.iter().filter(|event| is_old(event, now)) {
             let target = Target {
                 namespace: meta(event, "namespace").to_owned(),

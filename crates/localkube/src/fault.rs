@@ -4,6 +4,9 @@ use std::fmt;
 
 use serde_json::Value;
 
+use crate::kind::Kind;
+use crate::status::Status;
+
 /// What is wrong with an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault {
@@ -55,6 +58,14 @@ impl<'v> At<'_, 'v> {
         At {
             value,
             path: Path::Root,
+        }
+    }
+
+    /// The same, as if it were a field.
+    pub(crate) fn named(self, name: &str) -> At<'_, 'v> {
+        At {
+            value: self.value,
+            path: Path::Field(&Path::Root, name),
         }
     }
 
@@ -181,6 +192,14 @@ impl Faults {
     pub(crate) fn too_long(&mut self, place: impl fmt::Display, most: usize) {
         let message = format!("Too long: may not be more than {most} bytes");
         self.push(place, "FieldValueTooLong", message);
+    }
+
+    /// Refuses a request whose options are at fault.
+    pub(crate) fn of_options(&self, options: &str) -> Result<(), Status> {
+        match self.0.as_slice() {
+            [] => Ok(()),
+            faults => Err(Status::invalid(&Kind::of_options(options), "", faults)),
+        }
     }
 
     /// A value that is one of a few, where it is set.

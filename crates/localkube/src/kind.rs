@@ -34,6 +34,63 @@ impl Kind {
         }
     }
 
+    /// The options of a request, which are refused like objects.
+    pub(crate) fn of_options(kind: &str) -> Kind {
+        Kind {
+            group: "meta.k8s.io".to_owned(),
+            kind: kind.to_owned(),
+            ..Kind::default()
+        }
+    }
+
+    /// Whether lists can be narrowed by this field.
+    pub(crate) fn is_selected_by(&self, path: &str) -> bool {
+        let own: &[&str] = match (self.group.as_str(), self.kind.as_str()) {
+            ("", "Pod") => &[
+                "spec.nodeName",
+                "spec.restartPolicy",
+                "spec.schedulerName",
+                "spec.serviceAccountName",
+                "spec.hostNetwork",
+                "status.phase",
+                "status.podIP",
+                "status.podIPs",
+                "status.nominatedNodeName",
+            ],
+            ("", "Node") => &["spec.unschedulable"],
+            ("", "Namespace") => &["status.phase"],
+            ("", "Secret") => &["type"],
+            ("", "Service") => &["spec.clusterIP", "spec.type"],
+            ("", "Event") => &[
+                "involvedObject.kind",
+                "involvedObject.namespace",
+                "involvedObject.name",
+                "involvedObject.uid",
+                "involvedObject.apiVersion",
+                "involvedObject.resourceVersion",
+                "involvedObject.fieldPath",
+                "reason",
+                "reportingComponent",
+                "source",
+                "type",
+            ],
+            ("events.k8s.io", "Event") => &[
+                "regarding.kind",
+                "regarding.namespace",
+                "regarding.name",
+                "regarding.uid",
+                "regarding.apiVersion",
+                "regarding.resourceVersion",
+                "regarding.fieldPath",
+                "reason",
+                "reportingController",
+                "type",
+            ],
+            _ => &[],
+        };
+        ["metadata.name", "metadata.namespace"].contains(&path) || own.contains(&path)
+    }
+
     /// Its resource with the group: the name of the kind among all, in whatever
     /// version.
     pub fn resource(&self) -> String {
@@ -106,7 +163,8 @@ pub fn built_in() -> Vec<Kind> {
         .in_group("apiextensions.k8s.io")
         .with_status()
         .with_generation()
-        .of_the_cluster(),
+        .of_the_cluster()
+        .in_category("api-extensions"),
     ]
 }
 
@@ -152,8 +210,12 @@ impl Kind {
     }
 
     fn in_all(self) -> Kind {
+        self.in_category("all")
+    }
+
+    fn in_category(self, category: &str) -> Kind {
         Kind {
-            categories: vec!["all".to_owned()],
+            categories: vec![category.to_owned()],
             ..self
         }
     }

@@ -143,6 +143,29 @@ pub fn checked(kind: &Kind, namespace: &str, mut body: Value) -> Result<Value, S
     Ok(body)
 }
 
+/// Empty lists and maps in metadata are as good as none.
+fn tidy(object: &mut Value) {
+    let meta = meta_mut(object);
+    for field in ["labels", "annotations", "finalizers", "ownerReferences"] {
+        let is_empty = match meta.get(field) {
+            Some(Value::Object(map)) => map.is_empty(),
+            Some(Value::Array(list)) => list.is_empty(),
+            _ => false,
+        };
+        if is_empty {
+            meta.remove(field);
+        }
+    }
+}
+
+/// An object in a list whose items are all of one kind.
+pub(crate) fn without_type(object: &Value) -> Value {
+    let fields = object.as_object().into_iter().flatten();
+    let fields = fields.filter(|(name, _)| !["apiVersion", "kind"].contains(&name.as_str()));
+    let fields = fields.map(|(name, value)| (name.clone(), value.clone()));
+    Value::Object(fields.collect())
+}
+
 /// A new object. `suffix` completes a `generateName`.
 ///
 /// # Errors
@@ -184,6 +207,7 @@ pub fn create(
     if kind.has_generation {
         meta.insert("generation".to_owned(), 1.into());
     }
+    tidy(&mut object);
     Ok(object)
 }
 
@@ -238,6 +262,7 @@ pub fn update(kind: &Kind, old: &Value, new: Value, part: Part) -> Result<Change
             object
         }
     };
+    tidy(&mut object);
     forbid_new_finalizers(kind, old, &object)?;
     if part == Part::Main && kind.has_generation && content(old) != content(&object) {
         count_generation(&mut object);
@@ -370,13 +395,17 @@ pub fn delete(
             finalizers.push(finalizer.clone().into());
         }
     }
-    // A deletion can be hastened, not put off.
-    if !is_going || before.is_some_and(|before| grace < before) {
+    // A deletion can be hastened by who says so, not put off.
+    let is_hastened = deletion.grace.is_some() && before.is_some_and(|before| grace < before);
+    if !is_going || is_hastened {
         let at = now
             .checked_add(SignedDuration::from_secs(grace))
             .unwrap_or(now);
         held.insert("deletionTimestamp".to_owned(), seconds(at).into());
-        held.insert("deletionGracePeriodSeconds".to_owned(), grace.into());
+        // Namespaces end in their own time.
+        if !is_namespace(kind) {
+            held.insert("deletionGracePeriodSeconds".to_owned(), grace.into());
+        }
     }
     if !is_going && kind.has_generation {
         count_generation(&mut object);

@@ -193,7 +193,7 @@ fn merge_lists(name: &str, old: &[Value], change: &[Value]) -> Result<Vec<Value>
                 merged.push(word.clone());
             }
         }
-        return Ok(merged);
+        return Ok(in_order(merged, old, change, |word| Some(word.to_string())));
     }
     let Some(by) = merge_key(name, old, change) else {
         return Ok(change.iter().map(plain).collect());
@@ -237,7 +237,38 @@ fn merge_lists(name: &str, old: &[Value], change: &[Value]) -> Result<Vec<Value>
     }
     let kept = merged.into_iter().enumerate();
     let kept = kept.filter(|(place, _)| !removed.contains(place));
-    Ok(kept.map(|(_, item)| item).collect())
+    let kept = kept.map(|(_, item)| item).collect();
+    Ok(in_order(kept, old, change, id))
+}
+
+/// The items of a merged list in the order of the real one: each of the old ones that the
+/// patch does not name stays before those that came after it; new ones come before it.
+fn in_order(
+    merged: Vec<Value>,
+    old: &[Value],
+    change: &[Value],
+    id: impl Fn(&Value) -> Option<String>,
+) -> Vec<Value> {
+    let places = |list: &[Value]| -> BTreeMap<Option<String>, usize> {
+        let places = list.iter().enumerate().rev();
+        places.map(|(place, item)| (id(item), place)).collect()
+    };
+    let (before, named) = (places(old), places(change));
+    let (mut patched, rest): (Vec<Value>, Vec<Value>) = merged
+        .into_iter()
+        .partition(|item| named.contains_key(&id(item)));
+    patched.sort_by_cached_key(|item| named.get(&id(item)).copied());
+    let mut ordered = Vec::with_capacity(patched.len() + rest.len());
+    let mut patched = patched.into_iter().peekable();
+    for item in rest {
+        let place = before.get(&id(&item));
+        while let Some(first) = patched.next_if(|first| before.get(&id(first)) < place) {
+            ordered.push(first);
+        }
+        ordered.push(item);
+    }
+    ordered.extend(patched);
+    ordered
 }
 
 /// The key by which the items of a list are merged, if they are.
@@ -331,8 +362,26 @@ mod tests {
             &json!({"spec": {"containers": [
                 {"name": "c", "image": "3"},
                 {"name": "a", "image": "1", "args": ["y"],
-                 "env": [{"name": "X", "value": "1"}, {"name": "Y", "value": "2"}]},
+                 "env": [{"name": "Y", "value": "2"}, {"name": "X", "value": "1"}]},
             ]}}),
+        );
+    }
+
+    #[test]
+    fn new_items_come_before_those_that_the_patch_does_not_name() {
+        let conditions = |types: &[&str]| {
+            let types = types.iter().map(|type_| json!({"type": type_}));
+            json!({"conditions": types.collect::<Vec<_>>()})
+        };
+        check(
+            conditions(&["a", "b"]),
+            &conditions(&["c"]),
+            &conditions(&["c", "a", "b"]),
+        );
+        check(
+            conditions(&["a", "b"]),
+            &conditions(&["b", "c"]),
+            &conditions(&["a", "b", "c"]),
         );
     }
 
@@ -375,7 +424,7 @@ mod tests {
         check(
             json!({"ports": [{"port": 80, "name": "a"}]}),
             &json!({"ports": [{"port": 81}]}),
-            &json!({"ports": [{"port": 80, "name": "a"}, {"port": 81}]}),
+            &json!({"ports": [{"port": 81}, {"port": 80, "name": "a"}]}),
         );
     }
 

@@ -12,6 +12,10 @@ pub fn of(paths: &Scale, object: &Value) -> Value {
     let number = |path: &str| at(object, path).and_then(Value::as_i64).unwrap_or(0);
     let selector = paths.selector.as_ref().and_then(|path| at(object, path));
     let meta = |field: &str| meta(object, field);
+    let mut status = json!({"replicas": number(&paths.status)});
+    if let Some(selector) = selector.map(told).filter(|text| !text.is_empty()) {
+        json_patch::merge(&mut status, &json!({"selector": selector}));
+    }
     json!({
         "kind": "Scale",
         "apiVersion": "autoscaling/v1",
@@ -23,7 +27,7 @@ pub fn of(paths: &Scale, object: &Value) -> Value {
             "creationTimestamp": meta("creationTimestamp"),
         },
         "spec": {"replicas": number(&paths.spec)},
-        "status": {"replicas": number(&paths.status), "selector": selector.map_or(String::new(), told)},
+        "status": status,
     })
 }
 

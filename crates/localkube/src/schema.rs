@@ -13,18 +13,28 @@ use crate::path::at;
 /// Fields that every object has at its root, whatever its schema says.
 const ROOT: [&str; 3] = ["apiVersion", "kind", "metadata"];
 
+/// What is said of rules that were not tried.
+const NOT_CHECKED: &str = "Invalid value: null: some validation rules were not checked because the \
+                           object was invalid; correct the existing errors to complete validation";
+
 /// What the objects of a kind look like.
 #[derive(Debug)]
 pub struct Schema {
     root: Value,
     rules: CompiledSchema,
+    has_rules: bool,
 }
 
 impl Schema {
     /// A schema in the form that OpenAPI v3 has.
     pub fn new(root: Value) -> Schema {
         let rules = compile_schema(&root);
-        Schema { root, rules }
+        let has_rules = has_rules(&root);
+        Schema {
+            root,
+            rules,
+            has_rules,
+        }
     }
 
     /// The schema as it was given.
@@ -36,6 +46,7 @@ impl Schema {
     pub fn prune(&self, object: &mut Value) -> Vec<String> {
         let mut unknown = Vec::new();
         prune(&self.root, object, &Path::Root, &mut unknown);
+        unknown.sort();
         unknown
     }
 
@@ -49,8 +60,14 @@ impl Schema {
     pub fn faults(&self, object: &Value, old: Option<&Value>) -> Vec<Fault> {
         let mut faults = Vec::new();
         check(&self.root, object, old, &Path::Root, &mut faults);
-        // Rules may rely on types that were just found wrong.
-        if faults.is_empty() {
+        if self.has_rules && faults.iter().any(blocks_rules) {
+            faults.push(Fault {
+                field: "<nil>".to_owned(),
+                reason: "FieldValueInvalid",
+                message: NOT_CHECKED.to_owned(),
+            });
+        } else {
+            let known = faults.len();
             let broken = Validator::new().validate_compiled(&self.rules, object, old);
             let broken = broken
                 .err()
@@ -67,8 +84,11 @@ impl Schema {
                         format!("Forbidden: {}", error.message),
                     ),
                     _ => {
-                        let found = at(object, &error.field_path).map_or("null", type_of);
-                        let message = format!("Invalid value: \"{found}\": {}", error.message);
+                        let found = match at(object, &error.field_path) {
+                            Some(Value::Object(_) | Value::Array(_)) | None => String::new(),
+                            Some(found) => format!("{found}: "),
+                        };
+                        let message = format!("Invalid value: {found}{}", error.message);
                         ("FieldValueInvalid", message)
                     }
                 };
@@ -78,12 +98,35 @@ impl Schema {
                     message,
                 }
             }));
-            faults.retain(|fault| {
+            let broken = faults.split_off(known);
+            faults.extend(broken.into_iter().filter(|fault| {
                 let new = at(object, &fault.field);
                 old.is_none_or(|old| new.is_none() || at(old, &fault.field) != new)
-            });
+            }));
         }
         faults
+    }
+}
+
+/// Whether rules could stumble over it.
+fn blocks_rules(fault: &Fault) -> bool {
+    [
+        "FieldValueNotSupported",
+        "FieldValueRequired",
+        "FieldValueTooLong",
+        "FieldValueTooMany",
+        "FieldValueTypeInvalid",
+    ]
+    .contains(&fault.reason)
+}
+
+fn has_rules(schema: &Value) -> bool {
+    match schema {
+        Value::Object(map) => {
+            map.contains_key("x-kubernetes-validations") || map.values().any(has_rules)
+        }
+        Value::Array(list) => list.iter().any(has_rules),
+        _ => false,
     }
 }
 
@@ -138,14 +181,11 @@ fn set_defaults(schema: &Value, value: &mut Value) {
         Value::Object(map) => {
             let named = schema.get("properties").and_then(Value::as_object);
             for (name, schema) in named.into_iter().flatten() {
-                let Some(default) = schema.get("default") else {
-                    continue;
-                };
-                let is_missing = match map.get(name) {
-                    None => true,
-                    Some(found) => found.is_null() && !flag(schema, "nullable"),
-                };
-                if is_missing {
+                // Nothing where nothing may not be is as if it were not there.
+                if map.get(name).is_some_and(Value::is_null) && !flag(schema, "nullable") {
+                    map.remove(name);
+                }
+                if let (Some(default), false) = (schema.get("default"), map.contains_key(name)) {
                     map.insert(name.clone(), default.clone());
                 }
             }
@@ -212,7 +252,7 @@ fn check(
     if !is_of_type(schema, value) {
         let found = type_of(value);
         let wanted = schema.get("type").and_then(Value::as_str);
-        let wanted = wanted.unwrap_or("integer or string");
+        let wanted = wanted.unwrap_or("integer,string");
         let message = format!(
             "Invalid value: \"{found}\": {path} in body must be of type {wanted}: \"{found}\""
         );
@@ -255,6 +295,13 @@ fn check(
                 && !regex.is_match(text)
             {
                 invalid(format!("should match '{pattern}'"));
+            }
+            let format = schema.get("format").and_then(Value::as_str);
+            if format == Some("date-time") && text.parse::<jiff::Timestamp>().is_err() {
+                let message = format!(
+                    "Invalid value: {value}: {path} in body must be of type date-time: {value}"
+                );
+                fault("FieldValueTypeInvalid", message);
             }
             if let Some(most) = limit("maxLength").filter(|most| length > *most) {
                 let message = format!("Too long: may not be more than {most} bytes");

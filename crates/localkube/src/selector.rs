@@ -50,6 +50,11 @@ impl Labels {
 }
 
 impl Fields {
+    /// The fields that are looked at.
+    pub fn paths(&self) -> impl Iterator<Item = &str> {
+        self.0.iter().map(|(path, _, _)| path.as_str())
+    }
+
     /// Whether an object is meant. A field that is not there is empty.
     pub fn matches(&self, object: &Value) -> bool {
         self.0.iter().all(|(path, equal, wanted)| {

@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 
 use crate::fault::Fault;
 use crate::kind::Kind;
+use crate::object::meta;
 use crate::store;
 
 /// Why a request failed.
@@ -50,8 +51,13 @@ impl Status {
     }
 
     /// An object of this name is there already.
-    pub fn already_exists(kind: &Kind, name: &str) -> Status {
-        let message = format!("{} \"{name}\" already exists", kind.resource());
+    pub fn already_exists(kind: &Kind, old: &Value) -> Status {
+        let name = meta(old, "name");
+        let going = match meta(old, "deletionTimestamp").is_empty() {
+            true => "",
+            false => "object is being deleted: ",
+        };
+        let message = format!("{going}{} \"{name}\" already exists", kind.resource());
         Status::new(409, "AlreadyExists", message).about(kind, name)
     }
 
@@ -151,6 +157,38 @@ impl Status {
     pub(crate) fn foreign_host(host: &str) -> Status {
         let message = format!("forbidden: host {host:?} is not a name of this server");
         Status::new(403, "Forbidden", message)
+    }
+
+    /// Nothing is made any more in a namespace that ends.
+    pub(crate) fn namespace_ends(kind: &Kind, name: &str, namespace: &str) -> Status {
+        let why = format!(
+            "unable to create new content in namespace {namespace} because it is being terminated"
+        );
+        let mut status = Status::forbidden(kind, name, &why);
+        let cause = json!({"causes": [{
+            "reason": "NamespaceTerminating",
+            "message": format!("namespace {namespace} is being terminated"),
+            "field": "metadata.namespace",
+        }]});
+        if let Some(details) = &mut status.details {
+            json_patch::merge(details, &cause);
+        }
+        status
+    }
+
+    /// An object is written anew without the version that was seen.
+    pub(crate) fn no_version(kind: &Kind, name: &str) -> Status {
+        let fault = Fault {
+            field: "metadata.resourceVersion".to_owned(),
+            reason: "FieldValueInvalid",
+            message: "Invalid value: 0: must be specified for an update".to_owned(),
+        };
+        // In the words of the real one, who has the resource here in place of the kind.
+        let kind = Kind {
+            kind: kind.plural.clone(),
+            ..kind.clone()
+        };
+        Status::invalid(&kind, name, &[fault])
     }
 
     /// Nobody knows who asks.

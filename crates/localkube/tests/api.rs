@@ -224,12 +224,15 @@ async fn a_list_and_a_watch_show_what_is_selected() {
         labels: "app in (a,c)".parse().unwrap(),
         ..Selection::default()
     };
-    let (page, last, _) = fixture.api.list(&all, &selection, None, 1);
-    assert_eq!(page[0]["metadata"]["name"], "a");
-    let (page, last, revision) = fixture.api.list(&all, &selection, last.as_ref(), 1);
-    assert_eq!(page[0]["metadata"]["name"], "c");
-    assert!(last.is_none());
-    let mut watch = fixture.api.watch(&all, revision).unwrap();
+    let page = fixture.api.list(&all, &selection, None, 1);
+    assert_eq!(
+        (&page.objects[0]["metadata"]["name"], page.rest),
+        (&json!("a"), 1)
+    );
+    let page = fixture.api.list(&all, &selection, page.last.as_ref(), 1);
+    assert_eq!(page.objects[0]["metadata"]["name"], "c");
+    assert!(page.last.is_none());
+    let mut watch = fixture.api.watch(&all, page.revision).unwrap();
     // It comes into the selection, changes there, leaves it, and is deleted.
     let target = fixture.widget("b");
     for app in ["a", "c", "z"] {

@@ -174,7 +174,30 @@ fn conditions(
             ),
         ),
     };
+    // The first three are what else can go wrong in a real cluster.
+    let good = |reason, message: &str| ("False", reason, message.to_owned());
     let all = [
+        (
+            "NamespaceDeletionDiscoveryFailure",
+            good(
+                "ResourcesDiscovered",
+                "All resources successfully discovered",
+            ),
+        ),
+        (
+            "NamespaceDeletionGroupVersionParsingFailure",
+            good(
+                "ParsedGroupVersions",
+                "All legacy kube types successfully parsed",
+            ),
+        ),
+        (
+            "NamespaceDeletionContentFailure",
+            good(
+                "ContentDeleted",
+                "All content successfully deleted, may be waiting on finalization",
+            ),
+        ),
         ("NamespaceContentRemaining", remaining),
         ("NamespaceFinalizersRemaining", held),
     ];

@@ -16,6 +16,15 @@ use pod::{pod, pod_spec};
 pub fn fill(kind: &Kind, object: &mut Value) {
     match (kind.group.as_str(), kind.kind.as_str()) {
         ("", "Namespace") => namespace(object),
+        ("", "Node") => {
+            let capacity = object.pointer("/status/capacity").cloned();
+            set(
+                object,
+                "/status",
+                "allocatable",
+                capacity.unwrap_or_default(),
+            );
+        }
         ("", "Pod") => pod(object),
         ("", "Service") => service(object),
         ("", "Secret") => secret(object),

@@ -158,6 +158,10 @@ fn container(container: &mut Map<String, Value>, host: bool) {
             ] {
                 unless_set(probe, field, json!(value));
             }
+            if let Some(Value::Object(get)) = probe.get_mut("httpGet") {
+                unless_set(get, "path", json!("/"));
+                unless_set(get, "scheme", json!("HTTP"));
+            }
         }
     }
 }

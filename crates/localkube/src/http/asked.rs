@@ -6,11 +6,14 @@ use std::time::Duration;
 use axum::body::Bytes;
 use axum::extract::Request;
 use axum::http::{HeaderMap, Method, header};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::protobuf;
 use crate::api::{Selection, Unknown, Writing};
+use crate::fault::{At, Faults};
+use crate::kind::Kind;
 use crate::object::metadata_only;
+use crate::selector::Fields;
 use crate::served::Served;
 use crate::status::Status;
 use crate::table::{self, Include};
@@ -88,23 +91,54 @@ impl Asked {
         self.json().or_else(|_| yaml(&self.body))
     }
 
-    pub(super) fn writing(&self) -> Writing {
-        Writing {
-            is_dry: self.query.get("dryRun").is_some_and(|dry| dry == "All"),
-            unknown: match self.query.get("fieldValidation").map(String::as_str) {
-                Some("Strict") => Unknown::Refused,
+    /// How to write. What is asked in vain is refused: who wants a dry run does not
+    /// want a real one.
+    pub(super) fn writing(&self) -> Result<Writing, Status> {
+        let given = |name: &str| self.query.get(name).map_or("", String::as_str);
+        let (dry, validation) = (given("dryRun"), given("fieldValidation"));
+        let mut faults = Faults::default();
+        if !matches!(dry, "" | "All") {
+            let found = json!([dry]);
+            faults.unsupported(&At::root(&found).named("dryRun"), &["All"]);
+        }
+        if !matches!(validation, "" | "Ignore" | "Strict" | "Warn") {
+            let found = json!(validation);
+            let supported = ["", "Ignore", "Strict", "Warn"];
+            faults.unsupported(&At::root(&found).named("fieldValidation"), &supported);
+        }
+        let options = match self.method {
+            Method::POST => "CreateOptions",
+            Method::PUT => "UpdateOptions",
+            Method::PATCH => "PatchOptions",
+            _ => "DeleteOptions",
+        };
+        faults.of_options(options)?;
+        Ok(Writing {
+            is_dry: dry == "All",
+            unknown: match validation {
+                "Strict" => Unknown::Refused,
                 _ => Unknown::Dropped,
             },
-        }
+        })
     }
 
-    pub(super) fn selection(&self) -> Result<Selection, Status> {
+    pub(super) fn selection(&self, kind: &Kind) -> Result<Selection, Status> {
         let text = |name: &str| self.query.get(name).map_or("", String::as_str);
         let malformed = |error: crate::selector::Malformed| Status::bad_request(error.to_string());
+        let fields: Fields = text("fieldSelector").parse().map_err(malformed)?;
+        if let Some(other) = fields.paths().find(|path| !kind.is_selected_by(path)) {
+            let message = format!("field label not supported: {other}");
+            return Err(Status::bad_request(message));
+        }
         Ok(Selection {
             labels: text("labelSelector").parse().map_err(malformed)?,
-            fields: text("fieldSelector").parse().map_err(malformed)?,
+            fields,
         })
+    }
+
+    pub(super) fn selects(&self) -> bool {
+        let is_given = |name: &str| self.query.get(name).is_some_and(|text| !text.is_empty());
+        is_given("labelSelector") || is_given("fieldSelector")
     }
 
     /// How much of the objects a table has.
@@ -177,7 +211,12 @@ impl Shape {
         match self {
             Shape::Whole => object.clone(),
             Shape::Metadata => metadata_only(object),
-            Shape::Table(include) => table::of(served, &[object], include, revision, None),
+            Shape::Table(include) => table::of(
+                served,
+                &[object],
+                include,
+                json!({"resourceVersion": revision}),
+            ),
         }
     }
 }

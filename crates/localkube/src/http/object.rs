@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use super::asked::Asked;
 use super::ok;
 use crate::api::{Api, Patch, Target};
+use crate::fault::{At, Faults};
 use crate::object::{Deletion, Part, meta};
 use crate::scale;
 use crate::served::Served;
@@ -24,13 +25,13 @@ pub(super) async fn answer(
     let found = match asked.method {
         Method::GET => api.get(target)?,
         Method::PUT => {
-            api.replace(target, part, asked.body()?, asked.writing())
+            api.replace(target, part, asked.body()?, asked.writing()?)
                 .await?
         }
         Method::PATCH => {
             let patch = patch(&target.served, asked)?;
             let is_new = matches!(patch, Patch::Apply(_)) && api.get(target).is_err();
-            let found = api.patch(target, part, patch, asked.writing()).await?;
+            let found = api.patch(target, part, patch, asked.writing()?).await?;
             if is_new {
                 return Ok((StatusCode::CREATED, shown(target, &found, asked)).into_response());
             }
@@ -92,6 +93,30 @@ pub(super) fn deletion_of(options: &Value, asked: &Asked) -> Result<Deletion, St
         .and_then(Value::as_i64);
     let policy =
         text("/propagationPolicy").or_else(|| asked.query.get("propagationPolicy").cloned());
+    if let Some(kind) = options.get("kind").filter(|kind| *kind != "DeleteOptions") {
+        return Err(Status::bad_request(format!("{kind} is no DeleteOptions")));
+    }
+    if options
+        .get("orphanDependents")
+        .is_some_and(Value::is_boolean)
+        && policy.is_some()
+    {
+        let mut faults = Faults::default();
+        let (found, why) = (
+            json!(policy),
+            "orphanDependents and deletionPropagation cannot be both set",
+        );
+        faults.invalid(&At::root(&found).named("propagationPolicy"), why);
+        faults.of_options("DeleteOptions")?;
+    }
+    if let Some(policy) = &policy
+        && !["Foreground", "Background", "Orphan"].contains(&policy.as_str())
+    {
+        let mut faults = Faults::default();
+        let (found, supported) = (json!(policy), ["Foreground", "Background", "Orphan", "nil"]);
+        faults.unsupported(&At::root(&found).named("propagationPolicy"), &supported);
+        faults.of_options("DeleteOptions")?;
+    }
     Ok(Deletion {
         grace: grace.or(asked.number("gracePeriodSeconds")?),
         uid: text("/preconditions/uid"),
@@ -106,27 +131,28 @@ pub(super) fn deletion_of(options: &Value, asked: &Asked) -> Result<Deletion, St
 
 async fn delete(api: &Api, target: &Target, asked: &Asked) -> Result<Response, Status> {
     let kind = &target.served.kind;
-    let gone = api
-        .delete(target, deletion(asked)?, asked.writing())
-        .await?;
-    let is_there = api
-        .get(target)
-        .is_ok_and(|now| meta(&now, "uid") == meta(&gone, "uid"));
+    let writing = asked.writing()?;
+    let gone = api.delete(target, deletion(asked)?, writing).await?;
+    let is_there = match writing.is_dry {
+        true => !meta(&gone, "deletionTimestamp").is_empty(),
+        false => { api.get(target) }.is_ok_and(|now| meta(&now, "uid") == meta(&gone, "uid")),
+    };
     // As the real one: a pod is shown, of others only that they are gone.
     if is_there || kind.kind == "Pod" {
         return Ok(ok(&gone));
+    }
+    let mut details = json!({
+        "name": target.name, "kind": kind.plural, "uid": meta(&gone, "uid"),
+    });
+    if !kind.group.is_empty() {
+        crate::patch::merge(&mut details, &json!({"group": kind.group}));
     }
     Ok(ok(&json!({
         "kind": "Status",
         "apiVersion": "v1",
         "metadata": {},
         "status": "Success",
-        "details": {
-            "name": target.name,
-            "group": kind.group,
-            "kind": kind.plural,
-            "uid": meta(&gone, "uid"),
-        },
+        "details": details,
     })))
 }
 
@@ -155,7 +181,7 @@ pub(super) async fn scaled(api: &Api, target: &Target, asked: &Asked) -> Result<
     };
     let change = Patch::Merge(scale::change(paths, &change)?);
     let found = api
-        .patch(target, Part::Main, change, asked.writing())
+        .patch(target, Part::Main, change, asked.writing()?)
         .await?;
     Ok(ok(&scale::of(paths, &found)))
 }

@@ -19,14 +19,14 @@ pub(super) async fn answer(
     match part {
         "binding" | "eviction" if asked.method != Method::POST => Err(Status::method_not_allowed()),
         "binding" => {
-            api.bind(target, asked.body()?, asked.writing()).await?;
+            api.bind(target, asked.body()?, asked.writing()?).await?;
             Ok(done())
         }
         "eviction" => {
             let eviction = asked.body()?;
             let options = eviction.get("deleteOptions").unwrap_or(&Value::Null);
             let deletion = deletion_of(options, asked)?;
-            api.evict(target, &eviction, deletion, asked.writing())
+            api.evict(target, &eviction, deletion, asked.writing()?)
                 .await?;
             Ok(done())
         }

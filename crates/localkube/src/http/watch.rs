@@ -10,7 +10,7 @@ use futures::stream;
 use serde_json::{Value, json};
 
 use super::asked::{Asked, Shape};
-use crate::api::{Api, Selection, Target};
+use crate::api::{Api, Page, Selection, Target};
 use crate::object::meta;
 use crate::served::Served;
 use crate::status::Status;
@@ -24,7 +24,7 @@ const WATCH_AT_MOST: Duration = Duration::from_secs(86_400);
 const BOOKMARK_EVERY: Duration = Duration::from_secs(30);
 
 pub(super) fn watch(api: &Api, target: &Target, asked: &Asked) -> Result<Response, Status> {
-    let selection = asked.selection()?;
+    let selection = asked.selection(&target.served.kind)?;
     let shape = asked.shape();
     let served = Arc::clone(&target.served);
     let since: u64 = asked.number("resourceVersion")?.unwrap_or(0);
@@ -36,7 +36,11 @@ pub(super) fn watch(api: &Api, target: &Target, asked: &Asked) -> Result<Respons
     };
     let mut first = Vec::new();
     let watch = if tells_all || since == 0 {
-        let (found, _, revision) = api.list(target, &selection, None, usize::MAX);
+        let Page {
+            objects: found,
+            revision,
+            ..
+        } = api.list(target, &selection, None, usize::MAX);
         if tells_all {
             let found = found
                 .iter()

@@ -22,13 +22,7 @@ pub(crate) enum Include {
 }
 
 /// A table of objects.
-pub(crate) fn of(
-    served: &Served,
-    objects: &[&Value],
-    include: Include,
-    revision: &str,
-    next: Option<String>,
-) -> Value {
+pub(crate) fn of(served: &Served, objects: &[&Value], include: Include, metadata: Value) -> Value {
     let rows: Vec<Value> = objects
         .iter()
         .map(|object| {
@@ -43,7 +37,7 @@ pub(crate) fn of(
     json!({
         "kind": "Table",
         "apiVersion": "meta.k8s.io/v1",
-        "metadata": {"resourceVersion": revision, "continue": next.unwrap_or_default()},
+        "metadata": metadata,
         "columnDefinitions": columns(served),
         "rows": rows,
     })

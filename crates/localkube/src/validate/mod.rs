@@ -8,6 +8,7 @@ use crate::kind::Kind;
 use crate::object::Part;
 
 mod container;
+mod definition;
 mod event;
 mod metadata;
 mod names;
@@ -62,6 +63,7 @@ pub(crate) fn built_in(kind: &Kind, object: &Value, old: Option<&Value>, part: P
         ("" | "events.k8s.io", "Event") if old.is_none() => {
             event::check(&at, !name.0.is_empty(), &mut faults);
         }
+        ("apiextensions.k8s.io", "CustomResourceDefinition") => definition::check(&at, &mut faults),
         ("storage.k8s.io", "StorageClass") => storage::class(&at, &mut faults),
         _ if !changed("spec") => {}
         ("", "Pod") => pod::spec(&at.get("spec"), &[], &mut faults),

@@ -74,23 +74,36 @@ async fn side(name: &'static str, config: Config, namespace: &str) -> Result<Sid
 }
 
 fn judge(asked: usize, differences: &[Difference]) -> Result<()> {
-    let (known, new): (Vec<_>, Vec<_>) = differences
-        .iter()
-        .partition(|difference| accepted::ALL.iter().any(|one| covers(one, difference)));
-    println!("{asked} requests, {} accepted differences:", known.len());
+    println!("{asked} requests; accepted differences:");
+    let mut unused = Vec::new();
     for one in accepted::ALL {
-        let count = known.iter().filter(|other| covers(one, other)).count();
-        println!(
-            "  {count:3} {}: {} at {}",
-            one.about, one.request, one.place
-        );
+        for request in one.requests {
+            let asked = differences.iter().filter(|other| is_asked(request, other));
+            let count = asked.filter(|other| is_there(one, other)).count();
+            println!("  {:17} {request}: {count}", one.about);
+            if count == 0 {
+                unused.push(format!("{request}, anywhere of {:?}", one.places));
+            }
+        }
+        for place in one.places {
+            let mut all = differences
+                .iter()
+                .filter(|other| leads_to(place, &other.place));
+            if !all.any(|other| one.requests.iter().any(|request| is_asked(request, other))) {
+                unused.push(format!("{place}, by any of {:?}", one.requests));
+            }
+        }
     }
+    let is_known = |difference: &&Difference| {
+        { accepted::ALL.iter() }.any(|one| {
+            let mut requests = one.requests.iter();
+            requests.any(|request| is_asked(request, difference)) && is_there(one, difference)
+        })
+    };
+    let new: Vec<_> = differences.iter().filter(|one| !is_known(one)).collect();
     for difference in &new {
         println!("{}", told(difference));
     }
-    let unused: Vec<&Accepted> = { accepted::ALL.iter() }
-        .filter(|one| !known.iter().any(|difference| covers(one, difference)))
-        .collect();
     ensure!(new.is_empty(), "{} new differences, see above", new.len());
     ensure!(unused.is_empty(), "no longer different: {unused:#?}");
     Ok(())
@@ -105,19 +118,22 @@ fn told(difference: &Difference) -> String {
     )
 }
 
-fn covers(accepted: &Accepted, difference: &Difference) -> bool {
-    let is_asked = match accepted.request.strip_suffix('*') {
+fn is_asked(request: &str, difference: &Difference) -> bool {
+    match request.strip_suffix('*') {
         Some(start) => difference.request.starts_with(start),
-        None => difference.request == accepted.request,
-    };
-    is_asked && leads_to(accepted.place, &difference.place)
+        None => difference.request == request,
+    }
+}
+
+fn is_there(accepted: &Accepted, difference: &Difference) -> bool {
+    { accepted.places.iter() }.any(|place| leads_to(place, &difference.place))
 }
 
 /// Whether a place is one that a pattern means.
 fn leads_to(pattern: &str, place: &str) -> bool {
     match (pattern.split_once('/'), place.split_once('/')) {
-        (None, _) if pattern == "*" => true,
-        (None, None) => pattern == place,
+        (None, _) if pattern == "**" => true,
+        (None, None) => pattern == "*" || pattern == place,
         (Some((step, pattern)), Some((found, place))) => {
             (step == "*" || step == found) && leads_to(pattern, place)
         }

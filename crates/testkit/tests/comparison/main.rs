@@ -16,3 +16,21 @@ mod request;
 mod requests;
 #[cfg(feature = "cluster")]
 mod side;
+
+use std::collections::BTreeSet;
+
+/// Users are told what differs: by the same names in both languages.
+#[test]
+fn the_documentation_names_every_difference() {
+    let accepted: BTreeSet<&str> = accepted::ALL.iter().map(|one| one.about).collect();
+    for text in [
+        include_str!("../../../../docs/en/localkube.md"),
+        include_str!("../../../../docs/zh_CN/localkube.md"),
+    ] {
+        let rows = text.lines().filter_map(|line| line.strip_prefix("| `"));
+        let told: BTreeSet<&str> = rows
+            .filter_map(|row| Some(row.split_once('`')?.0))
+            .collect();
+        assert_eq!(told, accepted);
+    }
+}

@@ -57,6 +57,12 @@ pub fn all() -> Vec<Request> {
             "a class goes",
             "/apis/storage.k8s.io/v1/storageclasses/class-of-$ns",
         ),
+        delete("a claim goes", &core("persistentvolumeclaims/claim")),
+        get("it is gone too", &core("persistentvolumeclaims/claim")).until(
+            404,
+            "/code",
+            json!(404),
+        ),
         delete("a node goes", "/api/v1/nodes/node-of-$ns"),
         post(
             "hold the namespace",

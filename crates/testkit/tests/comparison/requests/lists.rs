@@ -93,10 +93,6 @@ pub fn all() -> Vec<Request> {
         ),
         list("match without a version", "resourceVersionMatch=Exact"),
         list("list of a version that is none", "resourceVersion=abc"),
-        list(
-            "list of a version to come",
-            "resourceVersion=999999999999&resourceVersionMatch=NotOlderThan&timeoutSeconds=1",
-        ),
     ];
     all.extend([
         list("metadata of many", "labelSelector=list%3Da").accept(METADATA_LIST),

@@ -88,8 +88,10 @@ fn making(maps: &str) -> Vec<Request> {
     ]
 }
 
+/// Dry, so that what one of the two takes is not in the way later.
 fn refused(maps: &str) -> Vec<Request> {
-    let strict = &format!("{maps}?fieldValidation=Strict");
+    let maps = &format!("{maps}?dryRun=All");
+    let strict = &format!("{maps}&fieldValidation=Strict");
     let unknown = || {
         json!({
             "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "u", "nme": "x"}, "dat": {},
@@ -97,8 +99,8 @@ fn refused(maps: &str) -> Vec<Request> {
     };
     vec![
         post("unknown fields, strictly", strict, unknown()),
-        post("unknown fields, with a warning", &format!("{maps}?fieldValidation=Warn"), unknown()),
-        post("fields validated in an unknown way", &format!("{maps}?fieldValidation=Maybe"), unknown()),
+        post("unknown fields, with a warning", &format!("{maps}&fieldValidation=Warn"), unknown()),
+        post("fields validated in an unknown way", &format!("{maps}&fieldValidation=Maybe"), unknown()),
         post("a field twice, strictly", strict, json!({})).body(
             "application/json",
             r#"{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"u"},"data":{"a":"1"},"data":{"a":"2"}}"#,
@@ -132,7 +134,7 @@ fn refused(maps: &str) -> Vec<Request> {
         post("no body", maps, json!({})).body("application/json", ""),
         post("an unknown content type", maps, json!({})).body("text/plain", "x"),
         post("make in a namespace that is not there", "/api/v1/namespaces/no-such/configmaps", map("x", json!({}))),
-        put("write what is not there", &format!("{maps}/none"), map("none", json!({}))),
+        put("write what is not there", &core("configmaps/none"), map("none", json!({}))),
     ]
 }
 
@@ -183,7 +185,7 @@ fn rewriting(a: &str) -> Vec<Request> {
         put("change what is immutable", a, map("a", json!({"key": "5"}))),
         put(
             "a lease is made by writing",
-            "/apis/coordination.k8s.io/v1/namespaces/$ns/leases/put",
+            "/apis/coordination.k8s.io/v1/namespaces/$ns/leases/put?dryRun=All",
             json!({
                 "apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": "put"},
                 "spec": {"holderIdentity": "me", "leaseDurationSeconds": 15},

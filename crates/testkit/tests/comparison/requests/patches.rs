@@ -105,16 +105,16 @@ pub fn all() -> Vec<Request> {
             json!([
                 {"op": "test", "path": "/data/z", "value": "3"},
                 {"op": "replace", "path": "/data/z", "value": "4"},
-                {"op": "add", "path": "/metadata/annotations", "value": {"a~b": "x"}},
+                {"op": "add", "path": "/metadata/annotations", "value": {"example.com/a": "x"}},
                 {"op": "copy", "from": "/data/z", "path": "/data/copied"},
             ]),
         ),
         patch(
-            "JSON patch of a key with a tilde",
+            "JSON patch of a key with a slash",
             p,
             JSON_PATCH,
             json!([
-                {"op": "remove", "path": "/metadata/annotations/a~0b"},
+                {"op": "remove", "path": "/metadata/annotations/example.com~1a"},
             ]),
         ),
         patch(

@@ -28,6 +28,8 @@ pub fn all() -> Vec<Request> {
 
 fn making() -> Vec<Request> {
     let pods = &core("pods");
+    // Dry, so that what one of the two takes is not in the way later.
+    let dry = &core("pods?dryRun=All");
     vec![
         post("a small pod", pods, pod("small", json!({}))),
         post(
@@ -66,12 +68,12 @@ fn making() -> Vec<Request> {
         ),
         post(
             "a pod without containers",
-            pods,
+            dry,
             pod("x", json!({"containers": []})),
         ),
         post(
             "a pod with a bad container",
-            pods,
+            dry,
             pod(
                 "x",
                 json!({
@@ -81,7 +83,7 @@ fn making() -> Vec<Request> {
         ),
         post(
             "a pod with a bad quantity",
-            pods,
+            dry,
             pod(
                 "x",
                 json!({
@@ -91,7 +93,7 @@ fn making() -> Vec<Request> {
         ),
         post(
             "a pod that requests more than its limit",
-            pods,
+            dry,
             pod(
                 "x",
                 json!({
@@ -116,12 +118,12 @@ fn making() -> Vec<Request> {
         ),
         post(
             "a pod with a priority class that is not there",
-            pods,
+            dry,
             pod("x", json!({"priorityClassName": "none"})),
         ),
         post(
             "a pod of an account that is not there",
-            pods,
+            dry,
             pod("x", json!({"serviceAccountName": "none"})),
         ),
     ]
@@ -207,6 +209,14 @@ fn life() -> Vec<Request> {
             json!({"status": {
                 "conditions": [{"type": "PodScheduled", "status": "True"}, {"type": "Ready", "status": "False"}],
             }}),
+        ),
+        patch(
+            "new conditions come first",
+            status,
+            STRATEGIC,
+            json!({"status": {"conditions": [
+                {"type": "PodScheduled", "status": "True"}, {"type": "New", "status": "True"},
+            ]}}),
         ),
         patch(
             "the status takes no spec",
