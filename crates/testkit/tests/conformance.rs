@@ -53,6 +53,7 @@ struct Stage {
 }
 
 impl Stage {
+    #[expect(clippy::print_stdout, reason = "people want to know on what they test")]
     async fn prepare() -> Result<Stage> {
         let (config, embedded) = match apis::real().await? {
             Some(config) => (config, None),

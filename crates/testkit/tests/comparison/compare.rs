@@ -73,6 +73,7 @@ async fn side(name: &'static str, config: Config, namespace: &str) -> Result<Sid
     Ok(Side::new(name, client, namespace))
 }
 
+#[expect(clippy::print_stdout, reason = "people read the list")]
 fn judge(asked: usize, differences: &[Difference]) -> Result<()> {
     println!("{asked} requests; accepted differences:");
     let mut unused = Vec::new();

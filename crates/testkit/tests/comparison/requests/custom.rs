@@ -1,5 +1,7 @@
 //! Kinds that are defined by their users, and ours.
 
+#![expect(clippy::indexing_slicing, reason = "what is indexed was just made")]
+
 use serde_json::{Value, json};
 
 use crate::request::{
@@ -137,7 +139,7 @@ fn widgets() -> Vec<Request> {
         ),
         post(
             "custom: in another version",
-            &format!("{}", WIDGETS.replace("v1", "v1beta1")),
+            &WIDGETS.replace("v1", "v1beta1"),
             json!({
                 "apiVersion": "$ns.example.com/v1beta1", "kind": "Widget", "metadata": {"name": "beta"}, "spec": {"size": 1},
             }),
