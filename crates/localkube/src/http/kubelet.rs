@@ -88,20 +88,17 @@ fn container(pod: &Value, asked: Option<&str>) -> Result<String, Status> {
         listed.map(|container| text(container, "name")).collect()
     };
     let name = meta(pod, "name");
-    let [main, init, more] = ["containers", "initContainers", "ephemeralContainers"].map(names);
+    let lists = ["initContainers", "containers", "ephemeralContainers"];
+    let (main, all) = (names("containers"), lists.map(names).concat());
     let needed = format!("a container name must be specified for pod {name}");
     match (asked.unwrap_or_default(), main.as_slice()) {
         ("", [only]) => Ok((*only).to_owned()),
         ("", []) => Err(Status::bad_request(needed)),
-        ("", several) => {
-            let mut choice = format!("{needed}, choose one of: [{}]", several.join(" "));
-            if !init.is_empty() {
-                let init = init.join(" ");
-                choice = format!("{choice} or one of the init containers: [{init}]");
-            }
-            Err(Status::bad_request(choice))
-        }
-        (asked, main) if [main, &init, &more].concat().contains(&asked) => Ok(asked.to_owned()),
+        ("", _) => Err(Status::bad_request(format!(
+            "{needed}, choose one of: [{}]",
+            all.join(" ")
+        ))),
+        (asked, _) if all.contains(&asked) => Ok(asked.to_owned()),
         (asked, _) => Err(Status::bad_request(format!(
             "container {asked} is not valid for pod {name}"
         ))),
