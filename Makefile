@@ -67,6 +67,11 @@ test-cluster: setup ## The tests that need a real kube-apiserver
 	$(call with_cluster,$(TEST_CLUSTER),,cargo test --package testkit --features cluster)
 	$(MAKE) test-chaos
 
+.PHONY: test-comparison
+test-comparison: setup ## Ask the embedded API and a real kube-apiserver the same
+	$(call with_cluster,$(TEST_CLUSTER),,\
+	cargo test --package testkit --features comparison --test comparison)
+
 .PHONY: test-chaos
 test-chaos: setup ## Kill the manager, lie to it and feed it hostile objects, on fake nodes
 	cargo build --package cli

@@ -3,18 +3,18 @@
 //! list must differ; users read it in `docs/en/localkube.md`.
 
 mod accepted;
-#[cfg(feature = "cluster")]
+#[cfg(feature = "comparison")]
 #[path = "../apis/mod.rs"]
 mod apis;
-#[cfg(feature = "cluster")]
+#[cfg(feature = "comparison")]
 mod compare;
-#[cfg(feature = "cluster")]
+#[cfg(feature = "comparison")]
 mod difference;
-#[cfg(feature = "cluster")]
+#[cfg(feature = "comparison")]
 mod request;
-#[cfg(feature = "cluster")]
+#[cfg(feature = "comparison")]
 mod requests;
-#[cfg(feature = "cluster")]
+#[cfg(feature = "comparison")]
 mod side;
 
 use std::collections::BTreeSet;

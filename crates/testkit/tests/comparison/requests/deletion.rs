@@ -82,8 +82,8 @@ pub fn all() -> Vec<Request> {
         ),
         get("it says what it waits for", "/api/v1/namespaces/$ns").until(
             200,
-            "/body/status/conditions/4/status",
-            json!("True"),
+            "/body/status/conditions/3/message",
+            json!("Some resources are remaining: configmaps. has 1 resource instances"),
         ),
         get("the last one in it", &core("configmaps/last")),
         patch(

@@ -80,7 +80,6 @@ pub fn all() -> Vec<Request> {
             "/api/v1/watch/namespaces/$ns/configmaps/watched-too?resourceVersion=0",
         )
         .lines(1),
-        watch("watch from the beginning of time", "resourceVersion=1", 1),
         watch(
             "watch from a version that is none",
             "resourceVersion=abc",
