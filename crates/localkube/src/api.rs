@@ -364,6 +364,7 @@ impl Api {
                 }
             }
             let new = object::checked(&served.kind, &namespace, new)?;
+            object::is_same(&served.kind, old, &new)?;
             let new = prepared(served, new, writing.unknown).map_err(Status::of_patch)?;
             rewritten(served, old, new, part)
         })

@@ -4,7 +4,7 @@
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Map, Value, json};
 
-use crate::fault::Fault;
+use crate::fault::{At, Fault, Faults};
 use crate::kind::Kind;
 use crate::path::text;
 use crate::status::Status;
@@ -299,6 +299,21 @@ fn is_meant(kind: &Kind, old: &Value, uid: &str, version: &str) -> Result<(), St
         return Err(Status::modified(kind, name));
     }
     Ok(())
+}
+
+/// A patch does not make an object another one. As the real one, who takes a wrong version
+/// for a conflict, and after it a wrong uid for a mistake.
+pub(crate) fn is_same(kind: &Kind, old: &Value, new: &Value) -> Result<(), Status> {
+    is_meant(kind, old, "", meta(new, "resourceVersion"))?;
+    let uid = meta(new, "uid");
+    if uid.is_empty() || uid == meta(old, "uid") {
+        return Ok(());
+    }
+    let mut faults = Faults::default();
+    let found = At::root(new);
+    let metadata = found.get("metadata");
+    faults.invalid(&metadata.get("uid"), "field is immutable");
+    Err(Status::invalid(kind, meta(old, "name"), &faults.0))
 }
 
 fn forbid_new_finalizers(kind: &Kind, old: &Value, new: &Value) -> Result<(), Status> {

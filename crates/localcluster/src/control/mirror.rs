@@ -191,6 +191,12 @@ pub(crate) fn unless_gone<T>(result: kube::Result<T>) -> kube::Result<Option<T>>
 pub(crate) fn unless_outdated<T>(result: kube::Result<T>) -> kube::Result<Option<T>> {
     match result {
         Err(kube::Error::Api(status)) if status.code == 409 => Ok(None),
+        // What a patch with the uid of the other is told.
+        Err(kube::Error::Api(status))
+            if status.code == 422 && status.message.contains("metadata.uid:") =>
+        {
+            Ok(None)
+        }
         result => unless_gone(result),
     }
 }

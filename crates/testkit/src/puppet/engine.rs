@@ -50,8 +50,14 @@ pub(super) async fn run(shared: Arc<Shared>) {
 
 fn is_outdated(error: &anyhow::Error) -> bool {
     let mut causes = error.chain().filter_map(|cause| cause.downcast_ref());
-    causes
-        .any(|cause| matches!(cause, kube::Error::Api(status) if [404, 409].contains(&status.code)))
+    causes.any(|cause| match cause {
+        kube::Error::Api(status) => {
+            // Of another pod of the same name, the uid is told to be immutable.
+            let is_another = status.code == 422 && status.message.contains("metadata.uid:");
+            is_another || [404, 409].contains(&status.code)
+        }
+        _ => false,
+    })
 }
 
 /// Does for a pod what can be done now; returns when to look again.

@@ -113,7 +113,6 @@ pub const ALL: &[Accepted] = &[
         requests: &[
             "make with a version",
             "write with no version's name",
-            "merge into another uid",
             "merge another kind",
             "JSON patch that is none",
             "strategic with what it can't do",
