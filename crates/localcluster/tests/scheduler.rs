@@ -93,6 +93,16 @@ async fn pods_wait_for_room() {
     cluster.create::<Pod>(pod("c", "2")).await;
     waits("b", FULL).await;
     waits("c", FULL).await;
+    // A loop that is ended between the condition and the event tells it no more.
+    until("both were told", || async {
+        messages(&cluster, "FailedScheduling")
+            .await
+            .iter()
+            .filter(|told| *told == FULL)
+            .count()
+            == 2
+    })
+    .await;
     // Neither what does not matter nor a restart is a reason to say it again.
     cluster.restart(LOOPS).await;
     node(&cluster, "n-1", 1).await;
