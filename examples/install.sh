@@ -42,22 +42,22 @@ works_nginx() { # directory
 
 # From Debian packages that are unpacked, not installed: no service starts.
 make_nginx() { # directory
-    local packages=(nginx nginx-common) library work=$1/packages
-    mkdir -p "$work" "$1/bin" "$1/lib"
+    local packages=(nginx nginx-common) library unpacked=$1/packages
+    mkdir -p "$unpacked" "$1/bin" "$1/lib"
     for library in $(apt-cache depends nginx | sed -nE 's/^ *Depends: ((lib|zlib)[^ ]*)$/\1/p'); do
         dpkg-query --show --showformat '${db:Status-Status}' "$library" 2>/dev/null |
             grep --quiet '^installed$' || packages+=("$library")
     done
     # Debian's own user for downloads can't enter a home directory.
-    (cd "$work" && apt-get --quiet --quiet --option APT::Sandbox::User=root download "${packages[@]}" >&2)
-    for package in "$work"/*.deb; do
-        dpkg-deb --extract "$package" "$work/root"
+    (cd "$unpacked" && apt-get --quiet --quiet --option APT::Sandbox::User=root download "${packages[@]}" >&2)
+    for package in "$unpacked"/*.deb; do
+        dpkg-deb --extract "$package" "$unpacked/tree"
     done
-    mv "$work/root/usr/sbin/nginx" "$1/bin"
-    mv "$work/root/usr/share/nginx" "$1/share"
-    mv "$work/root/etc/nginx/mime.types" "$1/share"
-    find "$work/root" -name '*.so*' -exec mv {} "$1/lib" \;
-    rm -rf "$work"
+    mv "$unpacked/tree/usr/sbin/nginx" "$1/bin"
+    mv "$unpacked/tree/usr/share/nginx" "$1/share"
+    mv "$unpacked/tree/etc/nginx/mime.types" "$1/share"
+    find "$unpacked/tree" -name '*.so*' -exec mv {} "$1/lib" \;
+    rm -rf "$unpacked"
     works_nginx "$1" || fail "the nginx of Debian does not start here"
 }
 

@@ -12,3 +12,4 @@ mod process;
 mod quantity;
 pub mod rootless;
 pub mod shim;
+mod tools;

@@ -38,6 +38,13 @@ impl Process {
         (born(self.pid).ok()? == self.born).then_some(handle)
     }
 
+    /// Until it ends.
+    pub async fn end(self) {
+        if let Some(Ok(handle)) = self.open().map(asynchronous) {
+            let _ = handle.readable().await;
+        }
+    }
+
     /// Sends a signal, if the process is still there.
     pub fn signal(self, signal: Signal) {
         if let Some(handle) = self.open()

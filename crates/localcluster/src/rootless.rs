@@ -15,7 +15,8 @@ use nix::unistd::{getgid, getuid, pause, setsid};
 use rustix::process::Signal;
 
 use crate::process::Process;
-use crate::shim::{self, ip, read, say, write};
+use crate::shim::{self, read, say, write};
+use crate::tools::ip;
 
 const ANCHOR: &str = "anchor.json";
 

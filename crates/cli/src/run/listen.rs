@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{Container, Pod};
+use localcluster::node::lifecycle::runs_along;
 use localcluster::node::tail::{Heard, Tail};
 use tokio::sync::{mpsc, watch};
 
@@ -108,7 +109,6 @@ pub(crate) fn containers(pod: &Pod) -> Vec<(&Container, Option<&str>, bool)> {
     let Some(spec) = &pod.spec else {
         return Vec::new();
     };
-    let runs_along = |container: &Container| container.restart_policy.as_deref() == Some("Always");
     let init = spec.init_containers.iter().flatten();
     let init = init.map(|container| {
         let name = container.name.as_str();

@@ -124,14 +124,14 @@ async fn a_link_in_a_volume_leads_nowhere_else() {
     let outside = local.dir.parent().unwrap().join("outside");
     fs::create_dir(&outside).unwrap();
     let mut pod = script("linked", "touch /sub/x");
-    pod["spec"]["volumes"] = json!([{"name": "work", "emptyDir": {}}]);
+    pod["spec"]["volumes"] = json!([{"name": "shared", "emptyDir": {}}]);
     pod["spec"]["initContainers"] = json!([{
         "name": "link", "image": "any",
-        "command": ["ln", "-s", outside, "/work/link"],
-        "volumeMounts": [{"name": "work", "mountPath": "/work"}],
+        "command": ["ln", "-s", outside, "/shared/link"],
+        "volumeMounts": [{"name": "shared", "mountPath": "/shared"}],
     }]);
     pod["spec"]["containers"][0]["volumeMounts"] =
-        json!([{"name": "work", "mountPath": "/sub", "subPath": "link/made"}]);
+        json!([{"name": "shared", "mountPath": "/sub", "subPath": "link/made"}]);
     pods.create(pod).await;
     let refused = |pod: &k8s_openapi::api::core::v1::Pod| {
         format!("{:?}", pod.status).contains("leads out of it")

@@ -71,17 +71,18 @@ async fn an_unknown_image_says_how_it_can_be_known() {
 async fn init_containers_come_first_and_one_after_the_other() {
     let local = Local::start(&[]);
     let pods = local.pods().await;
-    let mut pod = script("ordered", "cat /work/steps");
+    let mut pod = script("ordered", "cat /shared/steps");
     let step = |name: &str| {
         json!({
             "name": name, "image": "any",
-            "command": ["sh", "-c", format!("echo {name} >> /work/steps")],
-            "volumeMounts": [{"name": "work", "mountPath": "/work"}],
+            "command": ["sh", "-c", format!("echo {name} >> /shared/steps")],
+            "volumeMounts": [{"name": "shared", "mountPath": "/shared"}],
         })
     };
     pod["spec"]["initContainers"] = json!([step("one"), step("two")]);
-    pod["spec"]["containers"][0]["volumeMounts"] = json!([{"name": "work", "mountPath": "/work"}]);
-    pod["spec"]["volumes"] = json!([{"name": "work", "emptyDir": {}}]);
+    pod["spec"]["containers"][0]["volumeMounts"] =
+        json!([{"name": "shared", "mountPath": "/shared"}]);
+    pod["spec"]["volumes"] = json!([{"name": "shared", "emptyDir": {}}]);
     let (phase, log) = pods.run(pod).await;
     assert_eq!((phase.as_str(), log.as_str()), ("Succeeded", "one\ntwo\n"));
 
@@ -99,11 +100,12 @@ async fn containers_are_started_again_as_the_policy_says() {
     let pods = local.pods().await;
     let mut pod = script(
         "again",
-        "echo try >> /work/tries; [ $(wc -l < /work/tries) -ge 2 ]",
+        "echo try >> /shared/tries; [ $(wc -l < /shared/tries) -ge 2 ]",
     );
     pod["spec"]["restartPolicy"] = json!("OnFailure");
-    pod["spec"]["containers"][0]["volumeMounts"] = json!([{"name": "work", "mountPath": "/work"}]);
-    pod["spec"]["volumes"] = json!([{"name": "work", "emptyDir": {}}]);
+    pod["spec"]["containers"][0]["volumeMounts"] =
+        json!([{"name": "shared", "mountPath": "/shared"}]);
+    pod["spec"]["volumes"] = json!([{"name": "shared", "emptyDir": {}}]);
     pods.create(pod).await;
     let pod = pods.phase("again", "Succeeded").await;
     assert_eq!(container(&pod).restart_count, 1);

@@ -3,11 +3,12 @@
 use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::{
-    ConfigMap, Container, EnvVarSource, ObjectFieldSelector, Pod, ResourceFieldSelector, Secret,
+    Container, EnvVarSource, ObjectFieldSelector, Pod, ResourceFieldSelector,
 };
-use kube::{Api, Client};
+use kube::Client;
 
-use super::lifecycle::Trouble;
+use super::given::Given;
+use super::lifecycle::{Trouble, containers};
 use crate::quantity::Quantity;
 
 /// Where programs are looked for, if the image does not say.
@@ -89,7 +90,7 @@ impl Sources<'_> {
             None => {
                 let namespace = self.namespace();
                 let message = format!("couldn't find key {key} in {kind} {namespace}/{name}");
-                Err(Trouble::new("CreateContainerConfigError", message))
+                Err(unfit(message))
             }
         }
     }
@@ -98,39 +99,31 @@ impl Sources<'_> {
         self.pod.metadata.namespace.as_deref().unwrap_or_default()
     }
 
+    fn given(&self) -> Given<'_> {
+        Given {
+            client: self.client,
+            pod: self.pod,
+        }
+    }
+
     async fn config_map(&self, name: &str, optional: Option<bool>) -> Result<Variables, Trouble> {
-        let maps: Api<ConfigMap> = Api::namespaced(self.client.clone(), self.namespace());
-        let found = maps.get_opt(name).await;
-        let map = there(found, "configmap", name, optional)?;
-        Ok(map.and_then(|map| map.data).unwrap_or_default())
+        let map = self.given().config_map(name, optional).await;
+        Ok(map.map_err(unfit)?.data.unwrap_or_default())
     }
 
     async fn secret(&self, name: &str, optional: Option<bool>) -> Result<Variables, Trouble> {
-        let secrets: Api<Secret> = Api::namespaced(self.client.clone(), self.namespace());
-        let found = secrets.get_opt(name).await;
-        let secret = there(found, "secret", name, optional)?;
-        let data = secret.and_then(|secret| secret.data).unwrap_or_default();
-        let texts = data.into_iter().map(|(key, value)| {
-            let text = String::from_utf8_lossy(&value.0).into_owned();
-            (key, text)
-        });
-        Ok(texts.collect())
+        let secret = self.given().secret(name, optional).await.map_err(unfit)?;
+        let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
+        Ok(secret
+            .into_iter()
+            .map(|(key, bytes)| (key, text(bytes)))
+            .collect())
     }
 }
 
-/// An object that must be there unless it is optional.
-fn there<T>(
-    found: kube::Result<Option<T>>,
-    kind: &str,
-    name: &str,
-    optional: Option<bool>,
-) -> Result<Option<T>, Trouble> {
-    let trouble = |message: String| Trouble::new("CreateContainerConfigError", message);
-    match found {
-        Ok(None) if optional != Some(true) => Err(trouble(format!("{kind} {name:?} not found"))),
-        Ok(found) => Ok(found),
-        Err(error) => Err(trouble(format!("{kind} {name:?}: {error}"))),
-    }
+/// The container can't be as it is asked for.
+fn unfit(message: impl Into<String>) -> Trouble {
+    Trouble::new("CreateContainerConfigError", message)
 }
 
 /// A field of the pod.
@@ -170,7 +163,7 @@ pub fn field_of(pod: &Pod, field: &ObjectFieldSelector) -> Result<String, Troubl
         "status.podIP" | "status.podIPs" => status.and_then(|status| status.pod_ip.clone()),
         _ => {
             let message = format!("unsupported fieldPath: {path}");
-            return Err(Trouble::new("CreateContainerConfigError", message));
+            return Err(unfit(message));
         }
     };
     Ok(value.unwrap_or_default())
@@ -188,14 +181,8 @@ fn resource_of(
     container: &Container,
     field: &ResourceFieldSelector,
 ) -> Result<String, Trouble> {
-    let trouble = |message: String| Trouble::new("CreateContainerConfigError", message);
-    let mut containers = pod.spec.iter().flat_map(|spec| {
-        spec.containers
-            .iter()
-            .chain(spec.init_containers.iter().flatten())
-    });
     let container = match &field.container_name {
-        Some(name) => containers.find(|container| container.name == *name),
+        Some(name) => containers(pod).find(|container| container.name == *name),
         None => Some(container),
     };
     let resources = container.and_then(|container| container.resources.as_ref());
@@ -205,9 +192,8 @@ fn resource_of(
         _ => resources.requests.as_ref(),
     });
     let amount = amounts.and_then(|amounts| amounts.get(name));
-    let read = |text: &str| {
-        Quantity::parse(text).ok_or_else(|| trouble(format!("{text:?} is no quantity")))
-    };
+    let read =
+        |text: &str| Quantity::parse(text).ok_or_else(|| unfit(format!("{text:?} is no quantity")));
     let amount = read(amount.map_or("0", |amount| amount.0.as_str()))?;
     let divisor = field.divisor.as_ref().map(|divisor| divisor.0.as_str());
     let divisor = read(divisor.filter(|divisor| *divisor != "0").unwrap_or("1"))?;

@@ -1,6 +1,6 @@
 //! The folder of a pod in the state directory: what shims and the agent know of it.
 //!
-//! `pods/<uid>/pod.json`, `hosts`, `volumes/…`, and for each start of a container
+//! `pods/<uid>/address.json`, `hosts`, `volumes/…`, and for each start of a container
 //! `containers/<name>/<n>/` with its records, its log and its root.
 
 use std::fs;
@@ -10,13 +10,11 @@ use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Container, Pod};
-use kube::ResourceExt;
 use rustix::process::Signal;
-use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncBufReadExt, BufReader};
 
 use super::container::LAST_WORDS;
-use super::lifecycle::{ContainerSeen, End, State, Trouble};
+use super::lifecycle::{ContainerSeen, End, State, Trouble, containers};
 use crate::process::Process;
 use crate::shim::{
     self, EXIT, Exited, LOG, RUN, Run, SANDBOX_PROCESS, STARTED, Started, read, write,
@@ -27,19 +25,8 @@ const LAST_WORDS_LENGTH: u64 = 4096;
 /// Of a log, so much counts as last words.
 const LAST_LINES_LENGTH: u64 = 2048;
 
-const POD: &str = "pod.json";
+const ADDRESS: &str = "address.json";
 const DOOM: &str = "doom.json";
-
-/// What must be known of a pod when the API is silent.
-#[derive(Clone, Debug, Default, Deserialize, Serialize)]
-pub struct Record {
-    /// Its namespace.
-    pub namespace: String,
-    /// Its name.
-    pub name: String,
-    /// Its address.
-    pub address: Option<Ipv4Addr>,
-}
 
 /// The folder.
 #[derive(Clone, Debug)]
@@ -72,22 +59,8 @@ impl Folder {
     /// When it can't be.
     pub fn adopt(&self, pod: &Pod) -> io::Result<()> {
         fs::create_dir_all(&self.0)?;
-        let record = self.record()?;
-        if record.name.is_empty() {
-            let record = Record {
-                namespace: pod.namespace().unwrap_or_default(),
-                name: pod.name_any(),
-                address: None,
-            };
-            write(&self.0.join(POD), &record)?;
-        }
         // A start that this program did not live to see is none.
-        for container in pod.spec.iter().flat_map(|spec| {
-            spec.init_containers
-                .iter()
-                .flatten()
-                .chain(&spec.containers)
-        }) {
+        for container in containers(pod) {
             if let Some(attempt) = self.attempts(&container.name).last() {
                 let is_there = |name: &str| attempt.join(name).exists();
                 if !is_there(STARTED) && !is_there(EXIT) {
@@ -98,29 +71,17 @@ impl Folder {
         Ok(())
     }
 
-    /// What is known of the pod.
-    ///
-    /// # Errors
-    /// When it can't be read.
-    pub fn record(&self) -> io::Result<Record> {
-        Ok(read(&self.0.join(POD))?.unwrap_or_default())
-    }
-
-    /// Its address.
+    /// Its address, or the one that it had.
     pub fn address(&self) -> Option<Ipv4Addr> {
-        self.record().ok()?.address
+        read(&self.0.join(ADDRESS)).ok()?
     }
 
     /// Gives it an address.
     ///
     /// # Errors
     /// When it can't be written.
-    pub fn set_address(&self, address: Option<Ipv4Addr>) -> io::Result<()> {
-        let record = Record {
-            address,
-            ..self.record()?
-        };
-        write(&self.0.join(POD), &record)
+    pub fn set_address(&self, address: Ipv4Addr) -> io::Result<()> {
+        write(&self.0.join(ADDRESS), &address)
     }
 
     /// Its sandbox, if it lives.

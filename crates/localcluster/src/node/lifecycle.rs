@@ -302,6 +302,14 @@ impl Policy {
     }
 }
 
+/// Whether a container that ended so is started again.
+pub fn restarts(spec: &PodSpec, container: &Container, is_init: bool, code: i32) -> bool {
+    match is_init {
+        true => policy_of_init(spec, container).restarts(code),
+        false => policy(spec).restarts(code),
+    }
+}
+
 fn policy(spec: &PodSpec) -> Policy {
     match spec.restart_policy.as_deref() {
         Some("Never") => Policy::Never,
@@ -316,6 +324,17 @@ fn policy_of_init(spec: &PodSpec, container: &Container) -> Policy {
         (false, Policy::Never) => Policy::Never,
         (false, _) => Policy::OnFailure,
     }
+}
+
+/// All containers of a pod, in the order in which they start.
+pub fn containers(pod: &Pod) -> impl Iterator<Item = &Container> {
+    let spec = pod.spec.iter();
+    spec.flat_map(|spec| {
+        spec.init_containers
+            .iter()
+            .flatten()
+            .chain(&spec.containers)
+    })
 }
 
 /// An init container that goes on while the others run.

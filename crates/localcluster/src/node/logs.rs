@@ -10,12 +10,10 @@ use futures::stream::{self, Stream, StreamExt, TryStreamExt};
 use jiff::{SignedDuration, Timestamp};
 use serde::Deserialize;
 
-use crate::shim::{EXIT, LOG, STARTED, Started, read as read_record};
+use crate::shim::{EXIT, LOG, LOGS_ASIDE, STARTED, Started, read as read_record};
 
 /// How soon is looked whether a log that is followed has grown.
 const PAUSE: Duration = Duration::from_millis(100);
-/// So many files of a log are put aside by the shim.
-const ASIDE: u32 = 4;
 /// A follower is given so much at a time.
 pub(super) const CHUNK: u64 = 256 << 10;
 
@@ -90,7 +88,7 @@ pub(super) fn read(
     let mut follower = Follower::new(attempt);
     let mut lines = Vec::new();
     // Each time one file, so that who writes fast does not keep us here.
-    for _ in 0..=ASIDE {
+    for _ in 0..=LOGS_ASIDE {
         lines.extend(follower.more(u64::MAX)?);
     }
     let mut shown: Vec<Vec<u8>> = lines
@@ -207,7 +205,7 @@ impl Follower {
 /// The files of a log, the newest first.
 fn files(attempt: &Path) -> io::Result<Vec<File>> {
     let log = attempt.join(LOG);
-    let aside = (1..=ASIDE).map(|n| log.with_extension(n.to_string()));
+    let aside = (1..=LOGS_ASIDE).map(|n| log.with_extension(n.to_string()));
     let mut files: Vec<File> = Vec::new();
     for path in [log.clone()].into_iter().chain(aside) {
         let file = match File::open(path) {

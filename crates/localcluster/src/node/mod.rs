@@ -4,6 +4,7 @@ mod container;
 mod environment;
 mod exec;
 mod folder;
+mod given;
 pub mod images;
 pub mod lifecycle;
 mod logs;

@@ -4,16 +4,17 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::io::{self, Write};
+use std::io;
 use std::net::Ipv4Addr;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::sync::{Mutex, PoisonError};
 
 use serde::{Deserialize, Serialize};
 
 use crate::rootless;
-use crate::shim::{Plug, ip, read, write};
+use crate::shim::{Plug, read, write};
+use crate::tools::{ip, nft};
 
 /// So many bits of an address are the network's: room for 4,093 pods.
 const PREFIX: u32 = 20;
@@ -226,26 +227,6 @@ fn range(route: &str) -> Option<(u32, u32)> {
         .filter(|prefix| (1..=32).contains(prefix))?;
     let size = u32::try_from((1_u64 << (32 - prefix)) - 1).ok()?;
     Some((address & !size, address | size))
-}
-
-fn nft(commands: &str) -> io::Result<()> {
-    let mut nft = Command::new("nft")
-        .args(["-f", "-"])
-        .stdin(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .map_err(|error| io::Error::other(format!("nft (of nftables) can't be run: {error}")))?;
-    if let Some(mut input) = nft.stdin.take() {
-        input.write_all(commands.as_bytes())?;
-    }
-    let done = nft.wait_with_output()?;
-    match done.status.success() {
-        true => Ok(()),
-        false => Err(io::Error::other(format!(
-            "nft: {}",
-            String::from_utf8_lossy(&done.stderr).trim_end()
-        ))),
-    }
 }
 
 #[cfg(test)]

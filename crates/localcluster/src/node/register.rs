@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::{
-    Node, NodeAddress, NodeCondition, NodeSpec, NodeStatus, NodeSystemInfo,
+    Container, Node, NodeAddress, NodeCondition, NodeSpec, NodeStatus, NodeSystemInfo,
 };
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
@@ -19,7 +19,7 @@ const LABEL: &str = "paddle-operator.local/node";
 /// some can be tried on CPUs.
 const PRETENDED: u32 = 8;
 /// What GPUs are called.
-pub(super) const GPU: &str = "nvidia.com/gpu";
+const GPU: &str = "nvidia.com/gpu";
 /// So many pods a node takes.
 const PODS: u32 = 1000;
 
@@ -146,6 +146,15 @@ pub(super) fn gpus() -> u32 {
             .is_some_and(|number| !number.is_empty() && number.bytes().all(|b| b.is_ascii_digit()))
     });
     u32::try_from(gpus.count()).unwrap_or(0)
+}
+
+/// Whether a container wants some.
+pub(super) fn asks_for_gpus(container: &Container) -> bool {
+    let limits = container
+        .resources
+        .iter()
+        .filter_map(|resources| resources.limits.as_ref());
+    limits.flatten().any(|(name, _)| name == GPU)
 }
 
 fn read(path: &str) -> String {

@@ -10,8 +10,8 @@ use k8s_openapi::api::core::v1::{
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use super::lifecycle::{
-    ContainerSeen, End, Phase, Seen, State, Trouble, is_initialized, pause, phase, resumes,
-    runs_along,
+    ContainerSeen, End, Phase, Seen, State, Trouble, is_initialized, pause, phase, restarts,
+    resumes, runs_along,
 };
 
 /// The status of a pod. What it holds of times stays as it was while the rest does.
@@ -79,7 +79,11 @@ impl About<'_> {
             (_, true) => false,
             (_, false) => is_running && seen.is_ready,
         };
-        let (state, last) = self.states(container, seen, is_init);
+        let (mut state, last) = self.states(container, seen, is_init);
+        // Why none of them is made yet is said on each.
+        if let (Some(waiting), Some(trouble)) = (&mut state.waiting, &self.seen.trouble) {
+            waiting.message = Some(trouble.message.clone());
+        }
         ContainerStatus {
             name: container.name.clone(),
             image_id: image.clone(),
@@ -148,12 +152,7 @@ impl About<'_> {
         is_init: bool,
     ) -> Option<ContainerState> {
         let spec = self.pod.spec.as_ref()?;
-        let policy = spec.restart_policy.as_deref().unwrap_or("Always");
-        let restarts = match (policy, is_init) {
-            ("Never", _) => runs_along(container),
-            ("Always", false) => true,
-            _ => end.code != 0 || runs_along(container),
-        };
+        let restarts = restarts(spec, container, is_init, end.code);
         let is_over = self.seen.doom.is_some() || self.pod.metadata.deletion_timestamp.is_some();
         if !restarts || is_over || resumes(end, seen.restarts) <= self.now {
             return None;

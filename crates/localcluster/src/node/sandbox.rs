@@ -23,7 +23,7 @@ impl Machine {
             false => self.gateway(),
         };
         // Before there is a sandbox: one without an address could never be found again.
-        folder.set_address(Some(address))?;
+        folder.set_address(address)?;
         let made = self.make_sandbox_at(folder, pod, has_own_network.then_some(address));
         match made.await {
             Ok(()) => Ok(()),

@@ -85,13 +85,10 @@ async fn log(
         false => last,
     };
     let Some(attempt) = attempt else {
-        let which = match wanted.previous {
-            true => "previous terminated container",
-            false => "container",
-        };
+        let which = format!("container {container:?} in pod {pod:?}");
         let why = match wanted.previous {
-            true => format!("{which} {container:?} in pod {pod:?} not found"),
-            false => format!("{which} {container:?} in pod {pod:?} is waiting to start"),
+            true => format!("previous terminated {which} not found"),
+            false => format!("{which} is waiting to start"),
         };
         return refuse(StatusCode::BAD_REQUEST, &why);
     };

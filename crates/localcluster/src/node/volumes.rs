@@ -7,12 +7,13 @@ use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::{Component, Path, PathBuf};
 
 use k8s_openapi::api::core::v1::{
-    ConfigMap, DownwardAPIVolumeFile, HostPathVolumeSource, KeyToPath, PersistentVolume,
-    PersistentVolumeClaim, Pod, Secret, Volume,
+    DownwardAPIVolumeFile, HostPathVolumeSource, KeyToPath, PersistentVolume,
+    PersistentVolumeClaim, Pod, Volume,
 };
 use kube::{Api, Client};
 
 use super::environment::field_of;
+use super::given::Given;
 use super::lifecycle::Trouble;
 use crate::rootless;
 
@@ -141,23 +142,12 @@ impl Volumes<'_> {
         items: Option<&[KeyToPath]>,
         optional: Option<bool>,
     ) -> Result<Files, String> {
-        let maps: Api<ConfigMap> = Api::namespaced(self.client.clone(), self.namespace());
-        let Some(map) = maps
-            .get_opt(name)
-            .await
-            .map_err(|error| error.to_string())?
-        else {
-            return missing("configmap", name, optional);
-        };
+        let map = self.given().config_map(name, optional).await?;
         let texts = map.data.unwrap_or_default().into_iter();
+        let texts = texts.map(|(key, text)| (key, text.into_bytes()));
         let bytes = map.binary_data.unwrap_or_default().into_iter();
-        let data = texts.map(|(key, text)| (key, text.into_bytes()));
-        chosen(
-            data.chain(bytes.map(|(key, bytes)| (key, bytes.0)))
-                .collect(),
-            items,
-            optional,
-        )
+        let data = texts.chain(bytes.map(|(key, bytes)| (key, bytes.0)));
+        chosen(data.collect(), items, optional)
     }
 
     async fn secret(
@@ -166,20 +156,14 @@ impl Volumes<'_> {
         items: Option<&[KeyToPath]>,
         optional: Option<bool>,
     ) -> Result<Files, String> {
-        let secrets: Api<Secret> = Api::namespaced(self.client.clone(), self.namespace());
-        let Some(secret) = secrets
-            .get_opt(name)
-            .await
-            .map_err(|error| error.to_string())?
-        else {
-            return missing("secret", name, optional);
-        };
-        let data = secret.data.unwrap_or_default().into_iter();
-        chosen(
-            data.map(|(key, bytes)| (key, bytes.0)).collect(),
-            items,
-            optional,
-        )
+        chosen(self.given().secret(name, optional).await?, items, optional)
+    }
+
+    fn given(&self) -> Given<'_> {
+        Given {
+            client: self.client,
+            pod: self.pod,
+        }
     }
 
     fn downward(&self, items: &[DownwardAPIVolumeFile]) -> Result<Files, String> {
@@ -225,13 +209,6 @@ impl Volumes<'_> {
         Err(format!(
             "persistentvolume {volume:?} is neither hostPath nor local"
         ))
-    }
-}
-
-fn missing(kind: &str, name: &str, optional: Option<bool>) -> Result<Files, String> {
-    match optional {
-        Some(true) => Ok(Files::new()),
-        _ => Err(format!("{kind} {name:?} not found")),
     }
 }
 

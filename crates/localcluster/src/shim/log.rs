@@ -12,7 +12,7 @@ use rustix::event::{PollFd, PollFlags, poll};
 /// A file is put aside when it is longer, as kubelets do it.
 const LONGEST: u64 = 10 << 20;
 /// So many files that were put aside are kept.
-const KEPT: u32 = 4;
+pub const KEPT: u32 = 4;
 /// Longer lines are cut into parts.
 const LONGEST_LINE: usize = 16 << 10;
 

@@ -28,11 +28,12 @@ use nix::sys::stat::{Mode, umask};
 pub use capabilities::{
     DEFAULT as DEFAULT_CAPABILITIES, all as all_capabilities, parse as parse_capability,
 };
+pub use log::KEPT as LOGS_ASIDE;
 pub use record::{
     EXIT, Exited, LOG, Mount, MountKind, RUN, Root, Run, STARTED, Started, User, read, write,
 };
+pub(crate) use sandbox::say;
 pub use sandbox::{Plug, SANDBOX, SANDBOX_PROCESS, Sandbox};
-pub(crate) use sandbox::{ip, say};
 
 /// The first argument of a process of this module.
 pub const COMMAND: &str = "shim";

@@ -2,7 +2,7 @@
 
 use std::io::{self, BufRead, BufReader, Write};
 use std::path::Path;
-use std::process::{Command, ExitCode, Stdio};
+use std::process::ExitCode;
 
 use nix::sched::{CloneFlags, unshare};
 use nix::unistd::{pause, setsid};
@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::record::{read, write};
 use crate::process::Process;
+use crate::tools::ip;
 
 /// The file that says what a sandbox is to be.
 pub const SANDBOX: &str = "sandbox.json";
@@ -79,28 +80,4 @@ fn connect(plug: &Plug) -> io::Result<()> {
          address add {address} dev eth0\n\
          route add default via {gateway}\n"
     ))
-}
-
-/// Runs commands of `ip`, all or none of which matter.
-pub(crate) fn ip(commands: &str) -> io::Result<()> {
-    let mut ip = Command::new("ip")
-        .args(["-batch", "-"])
-        .stdin(Stdio::piped())
-        .stdout(Stdio::null())
-        .stderr(Stdio::piped())
-        .spawn()
-        .map_err(|error| io::Error::other(format!("ip (of iproute2) can't be run: {error}")))?;
-    if let Some(mut input) = ip.stdin.take() {
-        input.write_all(commands.as_bytes())?;
-    }
-    let done = ip.wait_with_output()?;
-    if done.status.success() {
-        return Ok(());
-    }
-    let said = String::from_utf8_lossy(&done.stderr);
-    Err(io::Error::other(format!(
-        "ip {}: {}",
-        commands.trim_end().replace('\n', "; "),
-        said.trim_end()
-    )))
 }
