@@ -40,7 +40,7 @@ pub(crate) struct Args {
     /// Address of the API; port 0: the one of last time, or any
     #[arg(long, default_value = "127.0.0.1:0")]
     listen: SocketAddr,
-    /// File that says what images are made of [default: images.yaml, here or in D]
+    /// File that says what images are made of [default: images.yaml here, in D, or above this program]
     #[arg(long, value_name = "FILE")]
     images: Option<PathBuf>,
 }
@@ -62,8 +62,12 @@ impl Args {
     /// The images that are known.
     fn images(&self, dir: &Path) -> anyhow::Result<Images> {
         let usual = || {
-            let places = [PathBuf::from(IMAGES), dir.join(IMAGES)];
-            places.into_iter().find(|file| file.exists())
+            // The repository, for a program that was built in it and is run elsewhere.
+            let own = std::env::current_exe().unwrap_or_default();
+            let above = own.ancestors().skip(1);
+            let mut places = [Path::new(""), dir].into_iter().chain(above);
+            let holder = places.find(|place| place.join(IMAGES).is_file())?;
+            Some(holder.join(IMAGES))
         };
         let mut images = match self.images.clone().or_else(usual) {
             Some(file) => Images::read(&file, &cache()?)?,
@@ -234,7 +238,7 @@ impl Local {
         let names = [listener.local_addr()?.ip().to_string()];
         let credentials = Credentials::in_dir(&dir.join("credentials"), &names)?;
         let kubeconfig = dir.join("kubeconfig");
-        write_private(&kubeconfig, &credentials.kubeconfig(&server))?;
+        let access = credentials.kubeconfig(&server);
 
         let store = localkube::Api::open(&dir.join("state.redb")).await;
         let store = store.map_err(|status| anyhow::anyhow!("{}", status.message))?;
@@ -263,6 +267,8 @@ impl Local {
             Ok(serve(listener, router, credentials, stop).await?)
         });
         install(&client).await?;
+        // Only now: who waits for the file finds the kinds of the operator there.
+        write_private(&kubeconfig, &access)?;
         let mut nodes = Part::new();
         let stop = nodes.stopped();
         nodes.tasks.spawn(async move { Ok(agent.run(stop).await?) });
