@@ -35,3 +35,29 @@ pub const APP_COMPONENT: &str = "app.kubernetes.io/component";
 pub const APP_MANAGED_BY: &str = "app.kubernetes.io/managed-by";
 /// The value of [`APP_MANAGED_BY`] on our children.
 pub const OPERATOR: &str = "paddle-operator";
+
+/// Finalizer of SampleSets: node labels, the volume and cached blocks need it.
+pub const SET_FINALIZER: &str = "batch.paddlepaddle.org/sampleset";
+/// What the finalizers of the Go operator begin with, on SampleSets; the name
+/// of the set follows.
+pub const GO_SET_FINALIZER: &str = "paddlepaddle.org/sampleset-";
+/// What the finalizers of the Go operator begin with, on SampleJobs; removed on
+/// sight.
+pub const GO_SAMPLE_JOB_FINALIZER: &str = "paddlepaddle.org/samplejob-";
+/// What the label of nodes begins with that hold a partition of a SampleSet;
+/// namespace and name of the set follow, and its value is the runtime pod.
+pub const NODE_PREFIX: &str = "paddlepaddle.org/juicefs-";
+/// Label: the SampleSet that a child belongs to.
+pub const SET_NAME: &str = "batch.paddlepaddle.org/sampleset";
+/// Label of cluster-wide children: the uid of the SampleSet.
+pub const SET_UID: &str = "batch.paddlepaddle.org/sampleset-uid";
+/// Label: the SampleJob with a schedule that made this one.
+pub const SCHEDULE_NAME: &str = "batch.paddlepaddle.org/schedule";
+/// Annotation of a SampleJob that a schedule made: when it was due.
+pub const SCHEDULED_AT: &str = "batch.paddlepaddle.org/scheduled-at";
+/// Annotation of children: fingerprint of what was applied last, so that a
+/// change of it is noticed.
+pub const APPLIED: &str = "batch.paddlepaddle.org/applied";
+/// Annotation of a runtime StatefulSet: the paths of the machine that the volume
+/// is on, with `:` between them.
+pub const LOCAL_PATHS: &str = "batch.paddlepaddle.org/local-paths";

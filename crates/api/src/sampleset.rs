@@ -10,8 +10,8 @@ use serde::{Deserialize, Serialize};
 
 pub use mount_options::JuiceFsMountOptions;
 pub use status::{
-    CacheStatus, JobsName, OperationStatus, PartitionStatus, RuntimeStatus, SampleSetPhase,
-    SampleSetStatus,
+    AttemptStatus, CacheStatus, JobsName, OperationStatus, PartitionStatus, RuntimeStatus,
+    SampleSetPhase, SampleSetStatus,
 };
 
 use crate::core_schema::{core, undescribed};

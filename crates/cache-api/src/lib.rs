@@ -5,19 +5,27 @@
 //! | request | meaning |
 //! |---|---|
 //! | `POST /v1/jobs` | starts a job; the id is the caller's, so a repeat is harmless |
-//! | `GET /v1/jobs` | lists the jobs, without their progress |
+//! | `GET /v1/jobs` | lists the jobs, in order of arrival |
 //! | `GET /v1/jobs/{id}` | how far a job is |
-//! | `DELETE /v1/jobs/{id}` | cancels a job, and forgets it when it has ended |
+//! | `DELETE /v1/jobs/{id}` | cancels a job (202), or forgets it when it has ended (204) |
 //! | `GET /v1/cache` | how much there is, and how much of it is cached here |
 //! | `GET /healthz`, `GET /metrics` | for probes and for Prometheus |
 //!
 //! Both GETs of something that changes take `?since=<revision>&wait=<seconds>`:
 //! the answer comes when the revision is another one, or the time is up.
 
+#[cfg(feature = "client")]
+mod client;
 mod credentials;
+#[cfg(feature = "client")]
+mod identity;
 mod job;
 
+#[cfg(feature = "client")]
+pub use client::{Client, Error, Poll};
 pub use credentials::Credentials;
+#[cfg(feature = "client")]
+pub use identity::Identity;
 pub use job::{
     Clear, Failure, Job, JobState, Listing, NewJob, Order, Outcome, Progress, Rmr, Sampler, Sync,
     Task, Warmup,
@@ -26,6 +34,13 @@ use serde::{Deserialize, Serialize};
 
 /// The port of every cache runtime server.
 pub const PORT: u16 = 7716;
+
+/// The name in the certificate of every cache runtime server. They are reached
+/// by the address of their pod, which no certificate can know beforehand.
+pub const SERVER_NAME: &str = "runtime";
+
+/// The longest wait, in seconds, that a server grants.
+pub const MAX_WAIT_SECONDS: u64 = 60;
 
 /// What there is, and what of it is cached on this node.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -4,5 +4,12 @@
 //! clock, no environment, no files. The controllers observe, call this crate,
 //! and apply what it says.
 
+mod event;
+mod fingerprint;
 pub mod names;
+pub mod operation;
 pub mod paddlejob;
+pub mod samplejob;
+pub mod sampleset;
+
+pub use event::Event;

@@ -32,6 +32,20 @@ pub struct SampleSetStatus {
     /// SampleJob. While it is set no other one starts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub operation: Option<OperationStatus>,
+    /// How many data operations the SampleSet has started itself; their ids
+    /// count on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub operations_started: Option<i64>,
+    /// The last copy from the source.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sync: Option<AttemptStatus>,
+    /// The last caching by the SampleSet itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub warmup: Option<AttemptStatus>,
+    /// Fingerprint of `csi`, `cache` and `secretRef` when the volume was made:
+    /// later changes are not applied.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub volume: Option<String>,
     /// The `metadata.generation` that this status speaks of.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
@@ -81,6 +95,9 @@ pub struct CacheStatus {
     /// Size of what is cached on all nodes together.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cached_size: Option<String>,
+    /// How much of all data is cached, in percent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cached_percent: Option<i32>,
     /// Size of the disks that hold the caches.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub disk_size: Option<String>,
@@ -120,6 +137,10 @@ pub struct PartitionStatus {
     /// How much of the partition's own data is cached, in percent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub percent: Option<i32>,
+    /// Fingerprint of what it was last cached as: options, number of
+    /// partitions, node. When one of them changes it is cached again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub warmed: Option<String>,
 }
 
 /// The cache runtime servers, counted.
@@ -163,4 +184,29 @@ pub struct OperationStatus {
     /// The operation that the SampleSet starts after it, before any SampleJob.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub follow_up: Option<Operation>,
+    /// The number of partitions that it was started for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub partitions: Option<i32>,
+    /// Fingerprint of the options that it was started with.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key: Option<String>,
+}
+
+/// How the last try of an operation of the SampleSet itself ended.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct AttemptStatus {
+    /// Fingerprint of what was asked for; something else is tried at once.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key: Option<String>,
+    /// The `metadata.generation` of the last try: after any change of the spec
+    /// what failed is tried again at once.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub generation: Option<i64>,
+    /// How often it failed since it last succeeded or the spec changed.
+    #[serde(default)]
+    pub failures: i32,
+    /// When the last try ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub time: Option<Time>,
 }

@@ -30,6 +30,7 @@ mod verdict;
 pub mod wire;
 mod world;
 
+pub use crate::event::Event;
 pub use cleaning::STOP_AFTER_SECONDS;
 pub use mode::{Intranet, Mode};
 pub use nodes::is_overdue;
@@ -115,35 +116,6 @@ impl Deletion {
             uid: pod.uid.clone(),
             force: false,
             unless_scheduled: false,
-        }
-    }
-}
-
-/// Something worth telling.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Event {
-    /// A Warning, rather than Normal.
-    pub is_warning: bool,
-    /// One word.
-    pub reason: &'static str,
-    /// One sentence.
-    pub message: String,
-}
-
-impl Event {
-    fn normal(reason: &'static str, message: impl Into<String>) -> Event {
-        Event {
-            is_warning: false,
-            reason,
-            message: message.into(),
-        }
-    }
-
-    fn warning(reason: &'static str, message: impl Into<String>) -> Event {
-        Event {
-            is_warning: true,
-            reason,
-            message: message.into(),
         }
     }
 }
