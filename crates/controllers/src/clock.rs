@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 
@@ -27,4 +28,11 @@ impl Clock {
         self.ahead_seconds
             .fetch_add(by.as_secs(), Ordering::Relaxed);
     }
+}
+
+/// How long to wait for a moment. Timers are a little late rather than early, so
+/// that one is enough.
+pub(crate) fn until(at: Timestamp, now: Timestamp) -> Duration {
+    let wait = Duration::try_from(at.duration_since(now)).unwrap_or_default();
+    wait + Duration::from_millis(100)
 }

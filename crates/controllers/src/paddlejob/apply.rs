@@ -16,10 +16,10 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use super::context::Context;
-use super::error::{Error, code, is_refusal, words};
-use super::identity;
 use super::wire::{IntoChild, WireConfigMap, WirePod, WireService};
 use crate::cache::{Cache, Child, Owner};
+use crate::error::{code, is_refusal, words};
+use crate::{Error, identity};
 
 /// How many requests of one job are under way at once.
 const PARALLEL: usize = 16;

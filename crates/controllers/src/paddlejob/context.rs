@@ -5,8 +5,8 @@ use k8s_openapi::NamespaceResourceScope;
 use kube::{Api, Client, Resource};
 use plan::paddlejob::{ConfigMapView, PodPhase, PodView, Settings};
 
-use super::memory::Memories;
 use crate::cache::Cache;
+use crate::memory::Memories;
 use crate::{Clock, Metrics};
 
 /// What every pass shares.

@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use futures::{FutureExt, StreamExt};
-use jiff::Timestamp;
 use kube::runtime::controller::{Action, Config, Controller};
 use kube::runtime::reflector;
 use kube::runtime::{WatchStreamExt, watcher};
@@ -13,8 +12,6 @@ use plan::paddlejob::{self, Settings};
 
 mod apply;
 mod context;
-mod error;
-mod memory;
 mod observe;
 mod publish;
 mod stored;
@@ -22,11 +19,11 @@ mod watch;
 mod wire;
 
 use context::Context;
-pub use error::Error;
 use stored::StoredJob;
 
 use crate::cache::WRITTEN_FOR;
-use crate::{Clock, Metrics};
+use crate::clock;
+use crate::{Clock, Error, Metrics, identity};
 
 /// The lease of this controller: the id of the Go operator, so that old and
 /// new never run at once.
@@ -139,7 +136,7 @@ async fn reconcile(stored: Arc<StoredJob>, context: Arc<Context>) -> Result<Acti
     let seen = observe::observe(&context, job, now).await?;
     let mut plan = paddlejob::plan(job, &seen, &context.settings, now);
     let applied = apply::apply(&context, job, &plan).await?;
-    let mut wake = plan.wake_at.map(|at| until(at, now));
+    let mut wake = plan.wake_at.map(|at| clock::until(at, now));
     if !seen.creating.is_empty() {
         wake = wake.into_iter().chain([WRITTEN_FOR]).min();
     }
@@ -170,15 +167,4 @@ fn back_off(stored: Arc<StoredJob>, error: &Error, context: Arc<Context>) -> Act
     }
     tracing::warn!(namespace, name, %error, "paddlejob {namespace}/{name}: the pass failed and is repeated");
     Action::requeue(context.memories.back_off(identity(&meta.uid)))
-}
-
-/// Timers are a little late rather than early, so that one is enough.
-fn until(at: Timestamp, now: Timestamp) -> Duration {
-    let wait = Duration::try_from(at.duration_since(now)).unwrap_or_default();
-    wait + Duration::from_millis(100)
-}
-
-/// Every stored object has a name, a uid and a version.
-fn identity(field: &Option<String>) -> &str {
-    field.as_deref().unwrap_or_default()
 }

@@ -5,16 +5,10 @@ use std::sync::Arc;
 
 use api::PaddleJob;
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::Node;
-use kube::Api;
-use plan::paddlejob::{PodView, Seen, is_overdue};
+use plan::paddlejob::{Seen, is_overdue};
 
 use super::context::Context;
-use super::error::{Error, code};
-use super::identity;
-
-/// The taint of a node that the control plane can't reach.
-const UNREACHABLE: &str = "node.kubernetes.io/unreachable";
+use crate::{Error, identity, nodes};
 
 /// What the caches show, and, for pods that are overdue to be gone, whether
 /// their nodes are.
@@ -50,34 +44,8 @@ pub(super) async fn observe(
             .collect(),
         lost_nodes: BTreeSet::new(),
     };
-    let lost_nodes = lost_nodes(context, &seen.pods, now).await?;
+    let overdue = seen.pods.iter().filter(|pod| is_overdue(pod, now));
+    let suspects = overdue.filter_map(|pod| pod.node.as_deref()).collect();
+    let lost_nodes = nodes::lost(&context.client, suspects).await?;
     Ok(Seen { lost_nodes, ..seen })
-}
-
-/// Asked only of nodes whose pods should have been gone for a minute: that is
-/// rare, and a watch on all nodes is not worth it.
-async fn lost_nodes(
-    context: &Context,
-    pods: &[Arc<PodView>],
-    now: Timestamp,
-) -> Result<BTreeSet<String>, Error> {
-    let suspects: BTreeSet<&String> = pods
-        .iter()
-        .filter(|pod| is_overdue(pod, now))
-        .filter_map(|pod| pod.node.as_ref())
-        .collect();
-    let nodes: Api<Node> = Api::all(context.client.clone());
-    let mut lost = BTreeSet::new();
-    for name in suspects {
-        let node = match nodes.get_opt(name).await {
-            // A manager for one namespace need not be allowed to see nodes.
-            Err(error) if code(&error) == Some(403) => continue,
-            node => node.map_err(Error::Observe)?,
-        };
-        let taints = node.map(|node| node.spec.and_then(|spec| spec.taints).unwrap_or_default());
-        if taints.is_none_or(|taints| taints.iter().any(|taint| taint.key == UNREACHABLE)) {
-            lost.insert(name.clone());
-        }
-    }
-    Ok(lost)
 }

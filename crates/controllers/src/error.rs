@@ -45,7 +45,7 @@ impl Error {
 }
 
 /// What the API server said, in its own words.
-pub(super) fn words(error: &kube::Error) -> String {
+pub(crate) fn words(error: &kube::Error) -> String {
     match error {
         kube::Error::Api(status) => status.message.clone(),
         other => other.to_string(),
@@ -53,7 +53,7 @@ pub(super) fn words(error: &kube::Error) -> String {
 }
 
 /// The HTTP status that the API server answered with.
-pub(super) fn code(error: &kube::Error) -> Option<u16> {
+pub(crate) fn code(error: &kube::Error) -> Option<u16> {
     match error {
         kube::Error::Api(status) => Some(status.code),
         _ => None,
@@ -61,6 +61,6 @@ pub(super) fn code(error: &kube::Error) -> Option<u16> {
 }
 
 /// Whether the API server understood and will not do it, now or again.
-pub(super) fn is_refusal(error: &kube::Error) -> bool {
+pub(crate) fn is_refusal(error: &kube::Error) -> bool {
     matches!(code(error), Some(400 | 403 | 405 | 413 | 422))
 }

@@ -19,7 +19,7 @@ const BACKOFF: (Duration, Duration) = (Duration::from_millis(500), Duration::fro
 
 /// What is remembered of all jobs, by their uids.
 #[derive(Debug, Default)]
-pub(super) struct Memories(Mutex<Inner>);
+pub(crate) struct Memories(Mutex<Inner>);
 
 #[derive(Debug, Default)]
 struct Inner {
@@ -51,14 +51,14 @@ impl Memories {
     }
 
     /// Whether the cache has not caught up with our own last write.
-    pub(super) fn is_superseded(&self, uid: &str, version: &str) -> bool {
+    pub(crate) fn is_superseded(&self, uid: &str, version: &str) -> bool {
         let inner = self.lock();
         let memory = inner.jobs.get(uid);
         memory.and_then(|memory| memory.superseded.as_deref()) == Some(version)
     }
 
     /// Remembers that we replaced `old` by `new`.
-    pub(super) fn note_written(&self, uid: &str, old: &str, new: Option<&str>) {
+    pub(crate) fn note_written(&self, uid: &str, old: &str, new: Option<&str>) {
         let mut inner = self.lock();
         let memory = inner.job(uid);
         memory.written = Some(Instant::now());
@@ -68,7 +68,7 @@ impl Memories {
 
     /// How long a status has to wait before it may be written; `None`: it may, or
     /// need not be.
-    pub(super) fn wait(&self, uid: &str, urgency: Urgency) -> Option<Duration> {
+    pub(crate) fn wait(&self, uid: &str, urgency: Urgency) -> Option<Duration> {
         let (mut inner, now) = (self.lock(), Instant::now());
         let due = match urgency {
             Urgency::Now => return None,
@@ -90,9 +90,16 @@ impl Memories {
         inner.turn(uid, now)
     }
 
+    /// How long until `period` has passed since the status was last written;
+    /// `None`: it has.
+    pub(crate) fn rest(&self, uid: &str, period: Duration) -> Option<Duration> {
+        let written = self.lock().jobs.get(uid)?.written?;
+        period.checked_sub(written.elapsed())
+    }
+
     /// How long to wait after a failure; each in a row waits twice as long. Passes
     /// that something else causes meanwhile do not count.
-    pub(super) fn back_off(&self, uid: &str) -> Duration {
+    pub(crate) fn back_off(&self, uid: &str) -> Duration {
         let (mut inner, now) = (self.lock(), Instant::now());
         let memory = inner.job(uid);
         if let Some(at) = memory.retry_at.filter(|at| *at > now) {
@@ -108,19 +115,19 @@ impl Memories {
     }
 
     /// All went well: the next failure is the first again.
-    pub(super) fn reset_back_off(&self, uid: &str) {
+    pub(crate) fn reset_back_off(&self, uid: &str) {
         if let Some(memory) = self.lock().jobs.get_mut(uid) {
             (memory.failures, memory.retry_at) = (0, None);
         }
     }
 
     /// The job is gone.
-    pub(super) fn forget(&self, uid: &str) {
+    pub(crate) fn forget(&self, uid: &str) {
         self.lock().jobs.remove(uid);
     }
 
     /// Only these jobs are still there.
-    pub(super) fn keep(&self, uids: &HashSet<String>) {
+    pub(crate) fn keep(&self, uids: &HashSet<String>) {
         self.lock().jobs.retain(|uid, _| uids.contains(uid));
     }
 }
