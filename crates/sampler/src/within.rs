@@ -5,6 +5,10 @@ use std::path::{Component, Path, PathBuf};
 
 /// What JuiceFS shows at the root of a mount beside the data. It lets nobody use these names
 /// there.
+///
+/// Paddle does not know them: a training that opens the root of a mount counts removed files in
+/// the trash, and takes `.trash` for a class. With the mount option `hide-internal` it sees the
+/// data alone, as it is counted here.
 const VIRTUAL: [&str; 5] = [".accesslog", ".config", ".control", ".stats", ".trash"];
 
 /// A path of the user's, relative to some directory of the data, without `.`; or what is wrong
