@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 pub use mount_options::JuiceFsMountOptions;
 pub use status::{
     AttemptStatus, CacheStatus, JobsName, OperationStatus, PartitionStatus, RuntimeStatus,
-    SampleSetPhase, SampleSetStatus,
+    SampleSetPhase, SampleSetStatus, VolumeStatus,
 };
 
 use crate::core_schema::{core, undescribed};

@@ -1,6 +1,9 @@
 //! Names of children, and which names Kubernetes takes.
 
 use api::Role;
+use api::labels::NODE_PREFIX;
+
+use crate::fingerprint;
 
 /// Labels, host names and Services end at 63 characters.
 pub const MAX_LABEL: usize = 63;
@@ -43,6 +46,78 @@ pub fn short_uid(uid: &str) -> &str {
     uid.get(..8).unwrap_or(uid)
 }
 
+/// The longest name of a StatefulSet whose pods can be labelled with its
+/// revisions, which add 11 characters.
+const MAX_STATEFUL_SET: usize = MAX_LABEL - 11;
+
+/// The StatefulSet of the runtime servers of a SampleSet.
+pub fn runtime(set: &str) -> String {
+    const SUFFIX: &str = "-runtime";
+    let room = MAX_STATEFUL_SET - SUFFIX.len();
+    // Its pods and its Service are domain names.
+    let base = if is_service_name(set) && set.len() <= room {
+        set.to_owned()
+    } else {
+        let shown = set.replace('.', "-");
+        let starts = shown.as_bytes().first().is_some_and(u8::is_ascii_lowercase);
+        let shown = if starts { shown } else { format!("s-{shown}") };
+        fingerprint::hashed(&shown, set, room)
+    };
+    format!("{base}{SUFFIX}")
+}
+
+/// The pod of the runtime server of a partition; also the value of the label of
+/// its node.
+pub fn runtime_pod(set: &str, partition: i32) -> String {
+    format!("{}-{partition}", runtime(set))
+}
+
+/// The Service of the runtime servers of a SampleSet.
+pub fn runtime_service(set: &str) -> String {
+    format!("{}-service", runtime(set))
+}
+
+/// The Secret with the key, certificate and token of the runtime servers.
+pub fn server_secret(set: &str) -> String {
+    format!("{}-server", runtime(set))
+}
+
+/// The Secret of the volume of a SampleSet that names none.
+pub fn volume_secret(set: &str) -> String {
+    fingerprint::cut(&format!("{set}-volume"), 253)
+}
+
+/// The PersistentVolume of a SampleSet, and its handle: namespaces have no dot,
+/// so that no two sets share one. CSI ends at 128 characters.
+pub fn volume(namespace: &str, set: &str) -> String {
+    fingerprint::cut(&format!("{namespace}.{set}"), 128)
+}
+
+/// The PersistentVolumeClaim of a SampleSet.
+pub fn claim(set: &str) -> String {
+    set.to_owned()
+}
+
+/// The value of labels that name a SampleSet or SampleJob.
+pub fn label_value(name: &str) -> String {
+    fingerprint::cut(name, MAX_LABEL)
+}
+
+/// The label of nodes that hold a partition.
+pub fn node_label(namespace: &str, set: &str) -> String {
+    let (domain, prefix) = NODE_PREFIX.split_once('/').unwrap_or_default();
+    let room = MAX_LABEL - prefix.len();
+    let name = fingerprint::cut(&format!("{namespace}.{set}"), room);
+    format!("{domain}/{prefix}{name}")
+}
+
+/// The SampleJob that a schedule makes for a minute since 1970.
+pub fn run(schedule: &str, minute: i64) -> String {
+    let suffix = format!("-{minute}");
+    let base = fingerprint::cut(schedule, 253_usize.saturating_sub(suffix.len()));
+    format!("{base}{suffix}")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -78,5 +153,29 @@ mod tests {
         assert!(!is_service_name("a.b"));
         assert!(!is_service_name(&"a".repeat(64)));
         assert!(is_dns_label("1a"));
+    }
+
+    #[test]
+    fn names_of_sets_keep_to_their_limits() {
+        assert_eq!(runtime_pod("imagenet", 0), "imagenet-runtime-0");
+        assert_eq!(runtime_service("imagenet"), "imagenet-runtime-service");
+        assert_eq!(
+            node_label("paddle-system", "imagenet"),
+            "paddlepaddle.org/juicefs-paddle-system.imagenet"
+        );
+        let dotted = "data.v2";
+        let digit = "1data";
+        let long = "a".repeat(253);
+        for set in [dotted, digit, &long] {
+            assert!(is_service_name(&runtime_service(set)), "{set}");
+            assert!(runtime(set).len() <= MAX_STATEFUL_SET, "{set}");
+            assert!(is_dns_label(&runtime_pod(set, 1999)), "{set}");
+            let label = node_label(&"n".repeat(63), set);
+            let (_, name) = label.split_once('/').unwrap_or_default();
+            assert!(name.len() <= MAX_LABEL && !name.ends_with('-'), "{label}");
+            assert!(volume("default", set).len() <= 128);
+            assert!(run(set, 29_373_300).len() <= 253);
+        }
+        assert_ne!(runtime("data.v2"), runtime("data-v2"));
     }
 }

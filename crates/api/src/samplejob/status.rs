@@ -22,6 +22,10 @@ pub struct SampleJobStatus {
     /// Id of the operation on the cache runtime servers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub job_name: Option<String>,
+    /// It was started with `terminate: true`, and went before all that waited:
+    /// setting it later cancels the job.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub terminates: Option<bool>,
     /// How far the operation is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub progress: Option<Progress>,

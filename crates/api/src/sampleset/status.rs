@@ -42,10 +42,9 @@ pub struct SampleSetStatus {
     /// The last caching by the SampleSet itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub warmup: Option<AttemptStatus>,
-    /// Fingerprint of `csi`, `cache` and `secretRef` when the volume was made:
-    /// later changes are not applied.
+    /// What the volume was made of: later changes are not applied.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub volume: Option<String>,
+    pub volume: Option<VolumeStatus>,
     /// The `metadata.generation` that this status speaks of.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
@@ -209,4 +208,16 @@ pub struct AttemptStatus {
     /// When the last try ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub time: Option<Time>,
+}
+
+/// What the volume of a SampleSet was made of.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct VolumeStatus {
+    /// Fingerprint of `csi`, `cache` and `secretRef`.
+    #[serde(default)]
+    pub key: String,
+    /// Name of the Secret.
+    #[serde(default)]
+    pub secret: String,
 }

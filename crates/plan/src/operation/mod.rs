@@ -11,7 +11,9 @@ pub mod paths;
 pub mod source;
 mod tasks;
 
+pub(crate) use course::percent;
 pub use course::{Course, Order, Outcome, cancel, follow, ids};
+pub(crate) use tasks::gone_options;
 pub use tasks::{clear, rmr, sync, warmup};
 
 /// An operation for one runtime server: `POST /v1/jobs`.
@@ -45,7 +47,7 @@ pub struct Cancel {
 #[derive(Clone, Debug, PartialEq)]
 pub enum Task {
     /// Copy from the source into the volume, past the cache of the node.
-    Sync(SyncTask),
+    Sync(Box<SyncTask>),
     /// Cache the files of the partition.
     Warmup(WarmupTask),
     /// Drop cached blocks: all of them, or those of files under the paths.

@@ -2,16 +2,23 @@
 
 use std::collections::BTreeSet;
 
-use api::{OperationStatus, SampleJob, SampleJobStatus, SampleSet};
+use api::{
+    Condition, Operation, OperationStatus, SampleJob, SampleJobPhase, SampleJobStatus, SampleSet,
+    labels, set_condition,
+};
 use jiff::Timestamp;
 use serde_json::Value;
 
+mod once;
+mod schedule;
+mod turn;
+mod validity;
 mod world;
 
 pub use world::{Rival, Run, Seen, Settings};
 
 use crate::Event;
-use crate::operation::{Cancel, Post};
+use crate::operation::{self, Cancel, Post, State};
 use crate::sampleset::SecretsNeeded;
 
 /// What is to be done, and what the status says then. It is carried out in the
@@ -80,14 +87,43 @@ impl Plan {
 /// The ids of operations that every runtime server of the set is asked for
 /// before planning.
 pub fn asks(job: &SampleJob, set: Option<&SampleSet>) -> BTreeSet<String> {
-    let _ = (job, set);
-    BTreeSet::new()
+    let status = job.status.as_ref();
+    if status
+        .and_then(|status| status.phase)
+        .is_some_and(SampleJobPhase::is_terminal)
+    {
+        return BTreeSet::new();
+    }
+    let lock = set.and_then(|set| set.status.as_ref()?.operation.as_ref());
+    let uid = job.metadata.uid.as_deref();
+    let ours = lock.filter(|lock| Some(lock.owner.as_str()) == uid);
+    // One that goes before all others cancels what is under way.
+    let asked = match job.spec.terminate {
+        Some(true) => lock,
+        _ => ours,
+    };
+    asked.map_or_else(BTreeSet::new, |lock| operation::ids(&lock.id, lock.type_))
 }
 
-/// The Secrets that are read before planning.
-pub fn secrets_needed(job: &SampleJob, set: Option<&SampleSet>) -> SecretsNeeded {
-    let _ = (job, set);
-    SecretsNeeded::default()
+/// The Secrets that are read before planning, given all that is seen besides:
+/// for every try of a sync.
+pub fn secrets_needed(job: &SampleJob, seen: &Seen) -> SecretsNeeded {
+    let uid = job.metadata.uid.as_deref().unwrap_or_default();
+    let phase = job.status.as_ref().and_then(|status| status.phase);
+    let is_over = phase.is_some_and(SampleJobPhase::is_terminal);
+    let posts = match operation::state(&seen.answers, 0, uid) {
+        State::NotFound | State::NeedsCredentials => true,
+        _ => phase != Some(SampleJobPhase::Running),
+    };
+    let is_sync = job.spec.type_ == Some(Operation::Sync) && !schedule::is_scheduled(job);
+    let set = seen.set.as_deref().filter(|_| is_sync && posts && !is_over);
+    let credentials = set.and_then(|set| once::credentials(job, set));
+    credentials.map_or_else(SecretsNeeded::default, |credentials| SecretsNeeded {
+        source: credentials
+            .source
+            .filter(|source| *source != credentials.volume),
+        volume: Some(credentials.volume),
+    })
 }
 
 /// Decides what is to be done for `job`.
@@ -96,7 +132,56 @@ pub fn plan(job: &SampleJob, seen: &Seen, settings: &Settings, now: Timestamp) -
         status: job.status.clone().unwrap_or_default(),
         ..Plan::default()
     };
-    let _ = (seen, settings);
-    plan.wake_at(now);
+    let finalizers = job.metadata.finalizers.as_deref().unwrap_or_default();
+    let is_go = |finalizer: &&String| finalizer.starts_with(labels::GO_SAMPLE_JOB_FINALIZER);
+    if finalizers.iter().any(|finalizer| is_go(&finalizer)) {
+        let others = finalizers.iter().filter(|finalizer| !is_go(finalizer));
+        plan.finalizers = Some(others.cloned().collect());
+    }
+    if job.metadata.deletion_timestamp.is_some() {
+        // Whoever finds the owner of the lock gone cancels its operation.
+        return plan;
+    }
+    if schedule::is_scheduled(job) {
+        schedule::plan(&mut plan, job, seen, settings, now);
+    } else {
+        once::plan(&mut plan, job, seen, settings, now);
+    }
     plan
+}
+
+/// What the conditions are about.
+pub(crate) mod condition {
+    /// The job waits, and for what.
+    pub(crate) const WAITING: &str = "Waiting";
+    /// The operation succeeded.
+    pub(crate) const COMPLETE: &str = "Complete";
+    /// The operation failed.
+    pub(crate) const FAILED: &str = "Failed";
+    /// Options have no effect.
+    pub(crate) const IGNORED: &str = "OptionsIgnored";
+    /// Runs are made when they are due.
+    pub(crate) const SCHEDULED: &str = "Scheduled";
+}
+
+impl Plan {
+    fn say(
+        &mut self,
+        job: &SampleJob,
+        (type_, holds): (&str, bool),
+        reason: &str,
+        message: impl Into<String>,
+        now: Timestamp,
+    ) {
+        let conditions = &mut self.status.conditions;
+        let generation = job.metadata.generation;
+        set_condition(conditions, type_, holds, reason, message, generation, now);
+    }
+
+    fn told(&self, type_: &str) -> Option<&Condition> {
+        self.status
+            .conditions
+            .iter()
+            .find(|told| told.type_ == type_)
+    }
 }

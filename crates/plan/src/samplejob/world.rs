@@ -2,10 +2,13 @@
 
 use std::sync::Arc;
 
-use api::{SampleJobPhase, SampleSet};
+use api::{ConditionStatus, SampleJob, SampleJobPhase, SampleSet};
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
+use super::condition::WAITING;
+use super::schedule::is_scheduled;
+use super::turn::TURN;
 use crate::operation::Answers;
 use crate::sampleset::{RuntimePod, SecretSeen};
 
@@ -49,8 +52,31 @@ pub struct Rival {
     pub created: Option<Timestamp>,
     /// Its `spec.terminate`.
     pub terminates: bool,
-    /// It has been started.
-    pub is_running: bool,
+    /// It waits for something that is missing, and lets others go first.
+    pub is_blocked: bool,
+}
+
+impl Rival {
+    /// What is to be known of a SampleJob; `None` when it has ended, is being
+    /// deleted, or has a schedule.
+    pub fn of(job: &SampleJob) -> Option<Rival> {
+        let status = job.status.as_ref();
+        let phase = status.and_then(|status| status.phase);
+        let is_over = phase.is_some_and(SampleJobPhase::is_terminal);
+        if is_over || is_scheduled(job) || job.metadata.deletion_timestamp.is_some() {
+            return None;
+        }
+        let mut told = status.into_iter().flat_map(|status| &status.conditions);
+        let told = told.find(|told| told.type_ == WAITING);
+        let told = told.filter(|told| told.status == ConditionStatus::True);
+        Some(Rival {
+            name: job.metadata.name.clone()?,
+            uid: job.metadata.uid.clone()?,
+            created: job.metadata.creation_timestamp.as_ref().map(|time| time.0),
+            terminates: job.spec.terminate == Some(true),
+            is_blocked: told.is_some_and(|told| told.reason != TURN),
+        })
+    }
 }
 
 /// A SampleJob that a schedule made.

@@ -6,19 +6,40 @@
 
 use std::collections::BTreeSet;
 
-use api::{SampleSet, SampleSetStatus};
+use api::{Operation, SampleSet, SampleSetStatus, labels};
 use jiff::Timestamp;
 use serde_json::Value;
 
+mod children;
+mod conditions;
+mod deletion;
+mod figures;
+mod humane;
+mod nodes;
+mod operations;
+mod phase;
+pub mod runtime;
+mod validity;
+pub mod volume;
+mod work;
 mod world;
 
+pub use conditions::{Urgency, urgency};
+pub use nodes::is_overdue;
+pub use validity::partitions;
 pub use world::{
     Child, RuntimePod, SecretSeen, Seen, ServiceView, Settings, StatefulSetView, VolumeSecret,
     VolumeView,
 };
 
-use crate::Event;
-use crate::operation::{Cancel, Post};
+pub(crate) use phase::is_mounted;
+pub(crate) use validity::{Obstacle, present, secret_name, source_secret, source_uri};
+
+use conditions::{ACCEPTED, Say};
+use work::{Due, Work};
+
+use crate::operation::{self, Cancel, Post, State};
+use crate::{Event, names};
 
 /// What is to be done, and what the status says then. It is carried out in the
 /// order of its fields.
@@ -111,6 +132,14 @@ impl Plan {
         self.wake_at = Some(self.wake_at.map_or(at, |earlier| earlier.min(at)));
     }
 
+    fn say<'a>(&'a mut self, work: &Work<'a>) -> Say<'a> {
+        Say {
+            status: &mut self.status,
+            set: work.set,
+            now: work.now,
+        }
+    }
+
     /// Whether nothing is to be done; the status may still have changed.
     pub fn is_idle(&self) -> bool {
         let rest = Plan {
@@ -125,14 +154,58 @@ impl Plan {
 
 /// The ids of operations that every runtime server is asked for before planning.
 pub fn asks(set: &SampleSet) -> BTreeSet<String> {
-    let _ = set;
-    BTreeSet::new()
+    let lock = set
+        .status
+        .as_ref()
+        .and_then(|status| status.operation.as_ref());
+    let mut asked = lock.map_or_else(BTreeSet::new, |lock| operation::ids(&lock.id, lock.type_));
+    if set.metadata.deletion_timestamp.is_some() {
+        let uid = set.metadata.uid.as_deref().unwrap_or_default();
+        asked.insert(deletion::clear_id(uid));
+    }
+    asked
 }
 
-/// The Secrets that are read before planning.
-pub fn secrets_needed(set: &SampleSet, settings: &Settings, now: Timestamp) -> SecretsNeeded {
-    let _ = (set, settings, now);
-    SecretsNeeded::default()
+/// The Secrets that are read before planning, given all that is seen besides:
+/// before the volume is made, and for every try of a copy.
+pub fn secrets_needed(
+    set: &SampleSet,
+    seen: &Seen,
+    settings: &Settings,
+    now: Timestamp,
+) -> SecretsNeeded {
+    let mut needed = SecretsNeeded::default();
+    if set.metadata.deletion_timestamp.is_some() {
+        return needed;
+    }
+    let work = Work::new(set, seen, settings, now);
+    let reference = |secret: Option<&api::SecretReference>| secret?.name.clone();
+    let made = set
+        .status
+        .as_ref()
+        .and_then(|status| status.volume.as_ref());
+    let named = made.map(|made| made.secret.clone());
+    let named = named.or_else(|| reference(set.spec.secret_ref.as_ref()));
+    let named = named.unwrap_or_else(|| names::volume_secret(work.name));
+    let posts = match work.own(Operation::Sync) {
+        Some(lock) => matches!(
+            operation::state(&seen.answers, 0, &lock.id),
+            State::NotFound | State::NeedsCredentials
+        ),
+        None => match work.sync_due() {
+            Due::Done => false,
+            Due::Now => true,
+            Due::At(at) => at <= now,
+        },
+    };
+    if work.faults.is_empty() && (made.is_none() || seen.stateful_set.is_missing() || posts) {
+        needed.volume = Some(named);
+    }
+    if work.faults.is_empty() && posts {
+        let source = set.spec.source.as_ref();
+        needed.source = reference(source.and_then(|source| source.secret_ref.as_ref()));
+    }
+    needed
 }
 
 /// Decides what is to be done for `set`, given what is seen of its children.
@@ -141,7 +214,76 @@ pub fn plan(set: &SampleSet, seen: &Seen, settings: &Settings, now: Timestamp) -
         status: set.status.clone().unwrap_or_default(),
         ..Plan::default()
     };
-    let _ = (seen, settings);
-    plan.wake_at(now);
+    let work = Work::new(set, seen, settings, now);
+    nodes::release_names(&mut plan, seen, now);
+    let finalizers = set.metadata.finalizers.as_deref().unwrap_or_default();
+    if set.metadata.deletion_timestamp.is_some() {
+        deletion::delete(&mut plan, &work);
+    } else if !finalizers
+        .iter()
+        .any(|finalizer| finalizer == labels::SET_FINALIZER)
+    {
+        let others = finalizers
+            .iter()
+            .filter(|finalizer| !deletion::is_ours(finalizer));
+        let ours = std::iter::once(labels::SET_FINALIZER.to_owned());
+        plan.finalizers = Some(others.cloned().chain(ours).collect());
+    } else {
+        proceed(&mut plan, &work);
+    }
     plan
+}
+
+/// Brings the children closer to what the spec asks for, and the data with them.
+fn proceed(plan: &mut Plan, work: &Work<'_>) {
+    let (set, seen) = (work.set, work.seen);
+    plan.status.observed_generation = set.metadata.generation;
+    figures::observe(
+        &mut plan.status,
+        seen,
+        work.partitions,
+        |at| work.server(at),
+        work.now,
+    );
+    accept(plan, work);
+    let replicas = operations::operate(plan, work);
+    let volume = if work.faults.is_empty() {
+        children::ensure(plan, work, replicas)
+    } else {
+        Ok(seen.claim.ours().is_some_and(|claim| claim.is_bound))
+    };
+    if volume.is_err() {
+        operations::look_again(plan, work);
+    }
+    let namespace = set.metadata.namespace.as_deref().unwrap_or_default();
+    let wanted = nodes::wanted(work.name, seen, work.partitions);
+    nodes::label(
+        plan,
+        &names::node_label(namespace, work.name),
+        seen,
+        &wanted,
+    );
+    let labelled = plan.labelled.is_empty();
+    phase::describe(plan, work, volume, labelled);
+}
+
+/// Says whether the spec can work.
+fn accept(plan: &mut Plan, work: &Work<'_>) {
+    if work.faults.is_empty() {
+        plan.say(work)
+            .say(ACCEPTED, true, "Valid", "the spec can work");
+        return;
+    }
+    let told = |plan: &Plan| {
+        let mut told = plan.status.conditions.iter();
+        told.find(|told| told.type_ == ACCEPTED)
+            .map(|told| told.message.clone())
+    };
+    let before = told(plan);
+    plan.say(work)
+        .say(ACCEPTED, false, "InvalidSpec", work.faults.join("; "));
+    if told(plan) != before {
+        plan.events
+            .push(Event::warning("InvalidSpec", work.faults.join("; ")));
+    }
 }

@@ -59,6 +59,19 @@ pub struct Seen {
     pub answers: Answers,
 }
 
+impl Seen {
+    /// The pod of a partition.
+    pub fn pod(&self, partition: i32) -> Option<&RuntimePod> {
+        self.pods.iter().find(|pod| pod.partition == partition)
+    }
+
+    /// Whether the server of a partition is ready.
+    pub fn ready(&self, partition: i32) -> bool {
+        self.pod(partition)
+            .is_some_and(|pod| pod.is_ready && pod.deleted_at.is_none())
+    }
+}
+
 /// An object of a name that the set needs.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub enum Child<T> {
@@ -185,7 +198,8 @@ impl VolumeSecret {
         let mut local_paths = Vec::new();
         if storage.as_deref() == Some("file") {
             let bucket = get("bucket").unwrap_or_default();
-            local_paths.push(bucket.strip_prefix("file://").unwrap_or(&bucket).to_owned());
+            let path = bucket.strip_prefix("file://").unwrap_or(&bucket);
+            local_paths.push(path.trim_end_matches('/').to_owned());
         }
         local_paths.extend(get("metaurl").as_deref().and_then(source::sqlite_folder));
         VolumeSecret {

@@ -1,0 +1,210 @@
+//! The children of a set: what is missing is made, what differs is brought in
+//! line, and what belongs to somebody else is left alone.
+
+use api::VolumeStatus;
+use serde_json::{Value, json};
+
+use super::validity::{self, Obstacle};
+use super::work::Work;
+use super::world::{Child, SecretSeen, VolumeSecret};
+use super::{Kind, Object, Plan, runtime, volume};
+use crate::names;
+
+/// Makes and mends the children. `Ok` says whether the volume is bound.
+pub(super) fn ensure(plan: &mut Plan, work: &Work<'_>, replicas: i32) -> Result<bool, Obstacle> {
+    let record = match plan.status.volume.clone() {
+        Some(record) => record,
+        None => found(plan, work)?,
+    };
+    refuse_foreign(work)?;
+    let seen = work.seen;
+    if seen.server_secret.is_missing() {
+        plan.server_secret = Some(names::server_secret(work.name));
+    }
+    if seen.volume.is_missing() {
+        let value = volume::persistent_volume(work.set, &record.secret);
+        create(plan, Kind::PersistentVolume, value);
+    }
+    if seen.claim.is_missing() {
+        create(plan, Kind::PersistentVolumeClaim, volume::claim(work.set));
+    }
+    ensure_service(plan, work);
+    ensure_stateful_set(plan, work, &record, replicas)?;
+    plan.status.volume = Some(record);
+    let volumes = [&seen.volume, &seen.claim];
+    if volumes
+        .iter()
+        .any(|child| child.ours().is_some_and(|volume| volume.is_going))
+    {
+        return Err(Obstacle::new(
+            "VolumeGoing",
+            "somebody deleted the volume or its claim, which goes when no pod uses it any more and is made again then",
+        ));
+    }
+    Ok(seen.claim.ours().is_some_and(|claim| claim.is_bound))
+}
+
+fn create(plan: &mut Plan, kind: Kind, value: Value) {
+    plan.created.push(Object { kind, value });
+}
+
+/// What the volume is to be made of, when all of it is there.
+fn found(plan: &mut Plan, work: &Work<'_>) -> Result<VolumeStatus, Obstacle> {
+    if !work.seen.has_csi_driver {
+        return Err(Obstacle::new(
+            "NoCsiDriver",
+            format!(
+                "the CSI driver {} is not installed in this cluster; install the JuiceFS CSI driver",
+                volume::CSI_DRIVER
+            ),
+        ));
+    }
+    let named = work
+        .set
+        .spec
+        .secret_ref
+        .as_ref()
+        .and_then(|secret| secret.name.clone());
+    let secret = match (named, &work.settings.default_volume_dir) {
+        (Some(name), _) => {
+            validity::volume_secret(&name, work.seen, work.settings)?;
+            name
+        }
+        (None, dir) => {
+            if work.seen.volume_secret == Some(SecretSeen::Missing) {
+                let dir = dir.as_deref().unwrap_or_default();
+                create(
+                    plan,
+                    Kind::VolumeSecret,
+                    volume::local_secret(work.set, dir),
+                );
+            }
+            names::volume_secret(work.name)
+        }
+    };
+    Ok(VolumeStatus {
+        key: volume::key(work.set),
+        secret,
+    })
+}
+
+fn refuse_foreign(work: &Work<'_>) -> Result<(), Obstacle> {
+    let namespace = work.set.metadata.namespace.as_deref().unwrap_or_default();
+    let seen = work.seen;
+    let taken = [
+        (
+            seen.volume == Child::Foreign,
+            "PersistentVolume",
+            names::volume(namespace, work.name),
+        ),
+        (
+            seen.claim == Child::Foreign,
+            "PersistentVolumeClaim",
+            names::claim(work.name),
+        ),
+        (
+            seen.service == Child::Foreign,
+            "Service",
+            names::runtime_service(work.name),
+        ),
+        (
+            seen.stateful_set == Child::Foreign,
+            "StatefulSet",
+            names::runtime(work.name),
+        ),
+        (
+            seen.server_secret == Child::Foreign,
+            "Secret",
+            names::server_secret(work.name),
+        ),
+    ];
+    let taken = taken.into_iter().find(|(foreign, ..)| *foreign);
+    taken.map_or(Ok(()), |(_, kind, name)| {
+        Err(Obstacle::new(
+            "NameTaken",
+            format!("there is a {kind} {name} that is not this set's; delete it, or give the set another name"),
+        ))
+    })
+}
+
+fn ensure_service(plan: &mut Plan, work: &Work<'_>) {
+    let wanted = runtime::service(work.set);
+    match &work.seen.service {
+        Child::Missing => create(plan, Kind::Service, wanted),
+        Child::Ours(there) if there.applied.as_deref() != runtime::stamp(&wanted) => {
+            patch(plan, Kind::Service, wanted);
+        }
+        Child::Ours(_) | Child::Foreign => {}
+    }
+}
+
+fn patch(plan: &mut Plan, kind: Kind, value: Value) {
+    plan.patched.push(Object { kind, value });
+}
+
+fn ensure_stateful_set(
+    plan: &mut Plan,
+    work: &Work<'_>,
+    record: &VolumeStatus,
+    replicas: i32,
+) -> Result<(), Obstacle> {
+    let there = match &work.seen.stateful_set {
+        Child::Ours(there) => Some(there),
+        Child::Missing => None,
+        Child::Foreign => return Ok(()),
+    };
+    let is_volume_as_asked = record.key == volume::key(work.set);
+    if let Some(there) = there.filter(|_| !is_volume_as_asked) {
+        // The caches stay where the volume has them.
+        if there.replicas != replicas {
+            patch(
+                plan,
+                Kind::StatefulSet,
+                json!({"spec": {"replicas": replicas}}),
+            );
+        }
+        return Ok(());
+    }
+    let paths = match there.and_then(|there| there.local_paths.as_deref()) {
+        Some(paths) => paths
+            .split(':')
+            .filter(|path| !path.is_empty())
+            .map(str::to_owned)
+            .collect(),
+        None => volume_paths(work, record)?,
+    };
+    let source = work.sync.as_ref().map(|task| task.source.as_str());
+    let source = source.and_then(|uri| uri.strip_prefix("file://"));
+    let source = source.map(|path| path.trim_end_matches('/'));
+    let wanted = runtime::stateful_set(work.set, work.settings, &paths, source, replicas);
+    match there {
+        None => create(plan, Kind::StatefulSet, wanted),
+        Some(there) if there.applied.as_deref() != runtime::stamp(&wanted) => {
+            patch(plan, Kind::StatefulSet, runtime::stateful_set_patch(wanted));
+        }
+        Some(there) if there.replicas != replicas => {
+            patch(
+                plan,
+                Kind::StatefulSet,
+                json!({"spec": {"replicas": replicas}}),
+            );
+        }
+        Some(_) => {}
+    }
+    Ok(())
+}
+
+/// The folders of the machine that the volume is on.
+fn volume_paths(work: &Work<'_>, record: &VolumeStatus) -> Result<Vec<String>, Obstacle> {
+    let is_default = record.secret == names::volume_secret(work.name);
+    if let (true, Some(dir)) = (is_default, &work.settings.default_volume_dir) {
+        let secret = volume::local_secret(work.set, dir);
+        let data = secret.get("stringData").and_then(Value::as_object);
+        let data = data.into_iter().flatten();
+        let data =
+            data.map(|(key, value)| (key.as_str(), value.as_str().unwrap_or_default().as_bytes()));
+        return Ok(VolumeSecret::read(data).local_paths);
+    }
+    let secret = validity::volume_secret(&record.secret, work.seen, work.settings)?;
+    Ok(secret.local_paths.clone())
+}

@@ -1,0 +1,204 @@
+//! The phase of a set, and the conditions that say why it is there.
+
+use api::{ConditionStatus, Operation, SampleSetPhase};
+
+use super::conditions::{BOUND, IGNORED, RUNTIME, SYNCED, WARM};
+use super::validity::Obstacle;
+use super::work::{TRIES, Work};
+use super::{Plan, operations, volume};
+
+/// Whether a runtime server has mounted the volume in this phase, or had.
+pub(crate) fn is_mounted(phase: SampleSetPhase) -> bool {
+    !matches!(phase, SampleSetPhase::Bound | SampleSetPhase::Unknown)
+}
+
+/// Writes down the phase and what the set waits for.
+pub(super) fn describe(
+    plan: &mut Plan,
+    work: &Work<'_>,
+    volume: Result<bool, Obstacle>,
+    labelled: bool,
+) {
+    let is_bound = volume == Ok(true);
+    describe_volume(plan, work, volume);
+    let ready = describe_runtime(plan, work);
+    if !work.faults.is_empty() {
+        // Whatever phase it had, the spec no longer says what comes next.
+        return;
+    }
+    let synced = work.is_synced(plan.status.sync.as_ref());
+    describe_sync(plan, work, synced);
+    let warm = is_warm(plan, work);
+    describe_warmth(plan, work, synced, warm);
+
+    let before = work.set.status.as_ref().and_then(|status| status.phase);
+    let before = before.filter(|phase| *phase != SampleSetPhase::Unknown);
+    let failures = plan.status.sync.as_ref().map_or(0, |sync| sync.failures);
+    let syncs = plan
+        .status
+        .operation
+        .as_ref()
+        .is_some_and(|lock| lock.owner == work.uid && lock.type_ == Operation::Sync);
+    plan.status.phase = match before {
+        _ if !is_bound && before.is_none_or(|phase| !is_mounted(phase)) => None,
+        None => Some(SampleSetPhase::Bound),
+        // Each phase is shown once, so that whoever watches sees them all.
+        Some(SampleSetPhase::Bound) if work.seen.ready(0) => Some(SampleSetPhase::Mount),
+        Some(SampleSetPhase::Bound) => Some(SampleSetPhase::Bound),
+        Some(_) if synced && is_bound && ready && labelled && warm => Some(SampleSetPhase::Ready),
+        Some(_) if synced => Some(SampleSetPhase::PartialReady),
+        Some(_) if syncs => Some(SampleSetPhase::Syncing),
+        Some(_) if failures >= TRIES => Some(SampleSetPhase::SyncFailed),
+        Some(_) if failures > 0 => Some(SampleSetPhase::Syncing),
+        Some(_) => Some(SampleSetPhase::Mount),
+    };
+}
+
+fn describe_volume(plan: &mut Plan, work: &Work<'_>, volume: Result<bool, Obstacle>) {
+    let mut say = plan.say(work);
+    match volume {
+        Ok(true) => say.say(BOUND, true, "Bound", "the volume is bound"),
+        Ok(false) => say.say(
+            BOUND,
+            false,
+            "VolumeNotBound",
+            "the volume is not bound to its claim yet",
+        ),
+        Err(Obstacle { reason, message }) => say.say(BOUND, false, reason, message),
+    }
+    let made = plan.status.volume.as_ref();
+    let ignored = made.is_some_and(|made| made.key != volume::key(work.set));
+    let mut told = plan.status.conditions.iter();
+    if ignored {
+        plan.say(work).say(
+            IGNORED,
+            true,
+            "VolumeExists",
+            "changes of spec.csi, spec.cache and spec.secretRef have no effect once the volume is made; delete the set and create it again (the data in the object store stays)",
+        );
+    } else if told.any(|condition| condition.type_ == IGNORED) {
+        plan.say(work).say(
+            IGNORED,
+            false,
+            "AsMade",
+            "the volume is as the spec asks for",
+        );
+    }
+}
+
+fn describe_runtime(plan: &mut Plan, work: &Work<'_>) -> bool {
+    let missing = (0..work.partitions).filter(|partition| !work.seen.ready(*partition));
+    let missing: Vec<i32> = missing.collect();
+    let surplus = work.seen.stateful_set.ours();
+    let surplus = surplus.is_some_and(|there| there.replicas != work.partitions);
+    let ready = i64::from(work.partitions) - i64::try_from(missing.len()).unwrap_or(0);
+    let told = format!("{ready} of {} runtime servers are ready", work.partitions);
+    let trouble = missing.iter().find_map(|partition| {
+        let pod = work.seen.pod(*partition)?;
+        Some(format!(
+            "{told}; pod {}: {}",
+            pod.name,
+            pod.trouble.as_ref()?
+        ))
+    });
+    let mut say = plan.say(work);
+    match trouble {
+        Some(trouble) => say.say(RUNTIME, false, "PodInTrouble", trouble),
+        None if !missing.is_empty() => say.say(RUNTIME, false, "RuntimeMissing", told),
+        None if surplus => say.say(RUNTIME, false, "Scaling", told),
+        None => say.say(RUNTIME, true, "AllReady", told),
+    }
+    missing.is_empty() && !surplus
+}
+
+/// What is under way or failed was told where it was found.
+fn describe_sync(plan: &mut Plan, work: &Work<'_>, synced: bool) {
+    if work.set.spec.no_sync == Some(true) {
+        plan.say(work).say(
+            SYNCED,
+            true,
+            "NotWanted",
+            "spec.noSync says that the volume has the data",
+        );
+    } else if synced {
+        plan.say(work).say(
+            SYNCED,
+            true,
+            "Synced",
+            "the data was copied from the source",
+        );
+    } else if !plan
+        .status
+        .conditions
+        .iter()
+        .any(|told| told.type_ == SYNCED && told.status == ConditionStatus::False)
+    {
+        let message = "the data has not been copied from the source yet";
+        plan.say(work).say(SYNCED, false, "NotYet", message);
+    }
+}
+
+/// Whether every partition has been cached as the spec asks for.
+fn is_warm(plan: &Plan, work: &Work<'_>) -> bool {
+    let cache = plan.status.cache_status.as_ref();
+    let known = |partition: i32| {
+        let mut known = cache?.partitions.iter();
+        known
+            .find(|known| known.partition == partition)?
+            .warmed
+            .as_ref()
+    };
+    work.warmup.is_none()
+        || (0..work.partitions).all(|partition| {
+            let key = work.warm_key(partition);
+            key.is_some() && known(partition) == key.as_ref()
+        })
+}
+
+fn describe_warmth(plan: &mut Plan, work: &Work<'_>, synced: bool, warm: bool) {
+    let cache = plan.status.cache_status.as_ref();
+    let percent = cache.and_then(|cache| cache.cached_percent);
+    let percent = percent.map_or_else(String::new, |percent| {
+        format!("; {percent}% of the data is cached")
+    });
+    let warms = plan.status.operation.as_ref();
+    let warms = warms.is_some_and(|lock| lock.owner == work.uid && lock.type_ == Operation::Warmup);
+    let failed = plan
+        .status
+        .warmup
+        .as_ref()
+        .is_some_and(|warmup| warmup.failures > 0);
+    let mut told = plan.status.conditions.iter();
+    let terminated = told.any(|told| told.type_ == WARM && told.reason == "Terminated");
+    let mut say = plan.say(work);
+    if work.warmup.is_none() {
+        say.say(
+            WARM,
+            false,
+            "NotWanted",
+            format!("spec.warmup.enabled is false{percent}"),
+        );
+    } else if !synced {
+        say.say(
+            WARM,
+            false,
+            "NotSynced",
+            "nothing is cached before the data was copied",
+        );
+    } else if warm && !terminated {
+        say.say(
+            WARM,
+            true,
+            "Warmed",
+            format!("the warmup has ended{percent}"),
+        );
+    } else if !warm && !warms && !failed {
+        let missing = operations::targets(plan, work).next().is_none();
+        let message = if missing {
+            "the warmup waits for runtime servers"
+        } else {
+            "the warmup has not begun"
+        };
+        plan.say(work).say(WARM, false, "NotYet", message);
+    }
+}
