@@ -20,6 +20,9 @@ pub enum Error {
         #[source]
         source: kube::Error,
     },
+    /// No keys could be made for the runtime servers.
+    #[error("no keys for the runtime servers: {0}")]
+    Keys(String),
     /// The status could not be written.
     #[error("can't write the status: {}", words(.0))]
     Publish(#[source] kube::Error),
@@ -32,15 +35,19 @@ impl Error {
             _ if self.is_conflict() => "conflict",
             Error::Observe(_) => "observe",
             Error::Apply { .. } => "apply",
+            Error::Keys(_) => "keys",
             Error::Publish(_) => "publish",
         }
     }
 
     /// Somebody else wrote meanwhile.
     pub fn is_conflict(&self) -> bool {
-        let (Error::Observe(error) | Error::Apply { source: error, .. } | Error::Publish(error)) =
-            self;
-        code(error) == Some(409)
+        match self {
+            Error::Observe(error) | Error::Apply { source: error, .. } | Error::Publish(error) => {
+                code(error) == Some(409)
+            }
+            Error::Keys(_) => false,
+        }
     }
 }
 

@@ -12,7 +12,15 @@ mod memory;
 mod metrics;
 mod nodes;
 pub mod paddlejob;
+mod pods;
+mod runtime;
+pub mod samplejob;
+pub mod sampleset;
 mod status;
+mod stores;
+
+use k8s_openapi::NamespaceResourceScope;
+use kube::{Api, Client, Resource};
 
 pub use clock::Clock;
 pub use error::Error;
@@ -22,4 +30,15 @@ pub use metrics::Metrics;
 /// Every stored object has a name, a uid and a version.
 fn identity(field: &Option<String>) -> &str {
     field.as_deref().unwrap_or_default()
+}
+
+/// The API of a kind in one namespace or in all.
+fn scoped<K>(client: Client, namespace: Option<&str>) -> Api<K>
+where
+    K: Resource<Scope = NamespaceResourceScope, DynamicType = ()>,
+{
+    match namespace {
+        Some(namespace) => Api::namespaced(client, namespace),
+        None => Api::all(client),
+    }
 }

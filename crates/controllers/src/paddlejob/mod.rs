@@ -23,6 +23,7 @@ use stored::StoredJob;
 
 use crate::cache::WRITTEN_FOR;
 use crate::clock;
+use crate::stores::interrupted;
 use crate::{Clock, Error, Metrics, identity};
 
 /// The lease of this controller: the id of the Go operator, so that old and
@@ -73,7 +74,7 @@ pub async fn run(
     let listed = reader.clone();
     let (stored, forgetful) = (reader.clone(), Arc::clone(&context));
     let jobs = watcher(
-        watch::scoped::<StoredJob>(client, namespace.as_deref()),
+        crate::scoped::<StoredJob>(client, namespace.as_deref()),
         watcher::Config::default(),
     )
     .default_backoff()
@@ -86,7 +87,7 @@ pub async fn run(
             forgetful.memories.keep(&uids.collect());
         }
         Ok(_) => {}
-        Err(error) => watch::interrupted::<StoredJob>(error),
+        Err(error) => interrupted(&StoredJob::kind(&()), error),
     })
     .touched_objects();
     let work = Controller::for_stream(jobs, reader)

@@ -3,10 +3,9 @@
 use std::sync::Arc;
 
 use futures::{Stream, StreamExt};
-use k8s_openapi::NamespaceResourceScope;
 use kube::runtime::reflector::ObjectRef;
 use kube::runtime::{WatchStreamExt, watcher};
-use kube::{Api, Client, Resource};
+use kube::{Api, Resource};
 use serde::de::DeserializeOwned;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
@@ -16,17 +15,8 @@ use super::context::Context;
 use super::stored::StoredJob;
 use super::wire::{IntoChild, WireConfigMap, WirePod, WireService};
 use crate::cache::{Cache, Child};
-
-/// The API of a kind in one namespace or in all.
-pub(super) fn scoped<K>(client: Client, namespace: Option<&str>) -> Api<K>
-where
-    K: Resource<Scope = NamespaceResourceScope, DynamicType = ()>,
-{
-    match namespace {
-        Some(namespace) => Api::namespaced(client, namespace),
-        None => Api::all(client),
-    }
-}
+use crate::scoped;
+use crate::stores::interrupted;
 
 /// Watches the children of all jobs. Returns when every cache is filled, with
 /// the tasks (which end when they are dropped) and the jobs whose children changed.
@@ -102,7 +92,7 @@ where
             let event = match event {
                 Ok(event) => event,
                 Err(error) => {
-                    interrupted::<K>(&error);
+                    interrupted(&K::kind(&()), &error);
                     continue;
                 }
             };
@@ -118,18 +108,6 @@ where
         }
     });
     is_filled
-}
-
-/// Tells why a watch stopped for the moment.
-pub(super) fn interrupted<K: Resource<DynamicType = ()>>(error: &watcher::Error) {
-    let kind = K::kind(&());
-    if let watcher::Error::InitialListFailed(kube::Error::Api(status)) = error
-        && status.code == 404
-    {
-        tracing::warn!(%kind, "the API server does not know this kind: apply its CRD (deploy/v1/crd.yaml)");
-    } else {
-        tracing::warn!(%kind, %error, "a watch was interrupted and goes on");
-    }
 }
 
 /// The same event with what is kept of the object; `None` when it is nobody's.

@@ -16,7 +16,7 @@ use tokio::task::{AbortHandle, JoinSet};
 mod access;
 mod wire;
 
-pub(crate) use access::{Accesses, credentials};
+pub(crate) use access::{Accesses, CERTIFICATE, KEY, TOKEN, credentials, read};
 pub(crate) use wire::task;
 
 /// How long a server may take to tell of a change that does not come.

@@ -1,0 +1,74 @@
+//! The pods of cache runtime servers, as plans see them.
+
+use api::labels;
+use k8s_openapi::api::core::v1::{ContainerState, Pod, PodStatus};
+use kube::ResourceExt;
+use plan::names;
+use plan::sampleset::RuntimePod;
+
+/// What containers wait for as a matter of course.
+const USUAL: [&str; 2] = ["ContainerCreating", "PodInitializing"];
+
+/// The pods of a set among these.
+pub(crate) fn of_set<'a>(
+    pods: impl Iterator<Item = &'a Pod>,
+    namespace: &str,
+    set: &str,
+) -> Vec<RuntimePod> {
+    let (label, prefix) = (names::label_value(set), format!("{}-", names::runtime(set)));
+    let mut found: Vec<RuntimePod> = pods
+        .filter(|pod| pod.metadata.namespace.as_deref() == Some(namespace))
+        .filter(|pod| pod.labels().get(labels::SET_NAME) == Some(&label))
+        .filter_map(|pod| view(pod, &prefix))
+        .collect();
+    found.sort_by_key(|pod| pod.partition);
+    found
+}
+
+fn view(pod: &Pod, prefix: &str) -> Option<RuntimePod> {
+    let name = pod.metadata.name.clone()?;
+    let (spec, status) = (pod.spec.as_ref(), pod.status.as_ref());
+    let condition = |type_: &str| {
+        let conditions = status.and_then(|status| status.conditions.as_ref());
+        let mut conditions = conditions.into_iter().flatten();
+        conditions.find(|condition| condition.type_ == type_)
+    };
+    Some(RuntimePod {
+        partition: name.strip_prefix(prefix)?.parse().ok()?,
+        uid: pod.metadata.uid.clone()?,
+        node: spec.and_then(|spec| spec.node_name.clone()),
+        ip: status.and_then(|status| status.pod_ip.as_deref()?.parse().ok()),
+        is_ready: condition("Ready").is_some_and(|ready| ready.status == "True"),
+        trouble: condition("PodScheduled")
+            .filter(|scheduled| scheduled.status == "False")
+            .and_then(|scheduled| scheduled.message.clone())
+            .or_else(|| status.and_then(trouble)),
+        deleted_at: pod.metadata.deletion_timestamp.as_ref().map(|time| time.0),
+        is_node_lost: false,
+        name,
+    })
+}
+
+/// What keeps a container from running.
+fn trouble(status: &PodStatus) -> Option<String> {
+    let containers = status.container_statuses.iter().flatten();
+    let mut troubles = containers.filter_map(|container| {
+        let now = container.state.as_ref().and_then(why);
+        let last = container.last_state.as_ref().and_then(why);
+        (!container.ready).then(|| now.or(last)).flatten()
+    });
+    troubles.next().or_else(|| status.message.clone())
+}
+
+fn why(state: &ContainerState) -> Option<String> {
+    let waiting = state.waiting.as_ref().and_then(|waiting| {
+        let reason = waiting.reason.as_deref()?;
+        let message = waiting.message.as_deref().unwrap_or_default();
+        (!USUAL.contains(&reason)).then(|| format!("{reason}: {message}"))
+    });
+    waiting.or_else(|| {
+        let ended = state.terminated.as_ref()?;
+        let message = ended.message.as_deref().unwrap_or_default();
+        Some(format!("it ended with exit code {}: {message}", ended.exit_code))
+    })
+}

@@ -1,0 +1,267 @@
+//! Observing: what is seen of a set's children, of its servers, and of who uses
+//! it. It reads and never writes.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use api::{PaddleJob, SampleSet, labels};
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Namespace;
+use k8s_openapi::api::storage::v1::CSIDriver;
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::api::ListParams;
+use kube::core::DeserializeGuard;
+use kube::runtime::reflector::{ObjectRef, Store};
+use kube::{Api, Resource, ResourceExt};
+use plan::names;
+use plan::sampleset::{
+    self, Child, Kind, RuntimePod, SecretSeen, Seen, ServiceView, StatefulSetView, VolumeSecret,
+    VolumeView,
+};
+use serde::de::DeserializeOwned;
+
+use super::apply::name_of;
+use super::context::{Context, StoredSampleJob};
+use crate::cache::Owner;
+use crate::error::code;
+use crate::runtime::read;
+use crate::{Error, identity, nodes, pods};
+
+/// The driver that mounts the volumes.
+const CSI_DRIVER: &str = "csi.juicefs.com";
+
+/// What the watches show, and what has to be asked for.
+pub(super) async fn observe(
+    context: &Context,
+    set: &SampleSet,
+    now: Timestamp,
+) -> Result<Seen, Error> {
+    let looks = Looks {
+        context,
+        set,
+        namespace: identity(&set.metadata.namespace),
+        name: identity(&set.metadata.name),
+        uid: identity(&set.metadata.uid),
+    };
+    let is_going = set.metadata.deletion_timestamp.is_some();
+    let mut seen = looks.children();
+    looks.pods(&mut seen, now).await?;
+    looks.servers(&mut seen).await?;
+    let status = set.status.as_ref();
+    let is_made = status.is_some_and(|status| status.volume.is_some());
+    seen.has_csi_driver = is_made || looks.has_csi_driver().await?;
+    if is_going {
+        seen.everything_goes = looks.everything_goes().await?;
+        seen.jobs = looks.users().await?;
+    }
+    seen.owner_is_gone = looks.owner_is_gone().await?;
+    let needed = sampleset::secrets_needed(set, &seen, &context.settings, now);
+    seen.volume_secret = looks.secret(needed.volume.as_deref()).await?;
+    seen.source_secret = looks.secret(needed.source.as_deref()).await?;
+    Ok(seen)
+}
+
+struct Looks<'a> {
+    context: &'a Context,
+    set: &'a SampleSet,
+    namespace: &'a str,
+    name: &'a str,
+    uid: &'a str,
+}
+
+impl Looks<'_> {
+    fn children(&self) -> Seen {
+        let stores = &self.context.stores;
+        let applied = |meta: &ObjectMeta| annotation(meta, labels::APPLIED);
+        let is_going = |meta: &ObjectMeta| meta.deletion_timestamp.is_some();
+        let node_label = names::node_label(self.namespace, self.name);
+        let nodes = stores.nodes.state();
+        Seen {
+            volume: self.child(&stores.volumes, Kind::PersistentVolume, |volume| {
+                let phase = volume.status.as_ref().and_then(|status| status.phase.clone());
+                VolumeView {
+                    is_bound: phase.as_deref() == Some("Bound"),
+                    is_going: is_going(&volume.metadata),
+                }
+            }),
+            claim: self.child(&stores.claims, Kind::PersistentVolumeClaim, |claim| {
+                let phase = claim.status.as_ref().and_then(|status| status.phase.clone());
+                VolumeView {
+                    is_bound: phase.as_deref() == Some("Bound"),
+                    is_going: is_going(&claim.metadata),
+                }
+            }),
+            service: self.child(&stores.services, Kind::Service, |service| ServiceView {
+                applied: applied(&service.metadata),
+                is_going: is_going(&service.metadata),
+            }),
+            stateful_set: self.child(&stores.stateful_sets, Kind::StatefulSet, |servers| {
+                let spec = servers.spec.as_ref();
+                StatefulSetView {
+                    applied: applied(&servers.metadata),
+                    local_paths: annotation(&servers.metadata, labels::LOCAL_PATHS),
+                    replicas: spec.and_then(|spec| spec.replicas).unwrap_or(1),
+                    is_going: is_going(&servers.metadata),
+                }
+            }),
+            labelled_nodes: nodes
+                .iter()
+                .filter_map(|node| {
+                    let value = node.labels().get(&node_label)?.clone();
+                    Some((node.name_any(), value))
+                })
+                .collect(),
+            ..Seen::default()
+        }
+    }
+
+    /// The child of a kind, by its name.
+    fn child<K, T>(&self, store: &Store<K>, kind: Kind, view: impl Fn(&K) -> T) -> Child<T>
+    where
+        K: Resource<DynamicType = ()> + Clone,
+    {
+        let name = name_of(kind, self.namespace, self.name);
+        let mut reference = ObjectRef::new(&name);
+        if kind != Kind::PersistentVolume {
+            reference = reference.within(self.namespace);
+        }
+        match store.get(&reference) {
+            Some(child) if is_ours(child.meta(), self.uid) => Child::Ours(view(&child)),
+            Some(_) => Child::Foreign,
+            None if self.context.is_foreign(self.uid, kind) => Child::Foreign,
+            None => Child::Missing,
+        }
+    }
+
+    /// The runtime servers' pods, and which of their nodes are lost.
+    async fn pods(&self, seen: &mut Seen, now: Timestamp) -> Result<(), Error> {
+        let all = self.context.stores.pods.state();
+        seen.pods = pods::of_set(all.iter().map(|pod| &**pod), self.namespace, self.name);
+        let overdue = |pod: &&RuntimePod| sampleset::is_overdue(pod, now);
+        let suspects = seen.pods.iter().filter(overdue);
+        let suspects = suspects.filter_map(|pod| pod.node.as_deref()).collect();
+        let lost = nodes::lost(&self.context.client, suspects).await?;
+        for pod in &mut seen.pods {
+            let node = pod.node.as_ref();
+            pod.is_node_lost = node.is_some_and(|node| lost.contains(node));
+        }
+        Ok(())
+    }
+
+    /// What the servers say, if it is known how to reach them.
+    async fn servers(&self, seen: &mut Seen) -> Result<(), Error> {
+        let context = self.context;
+        let secret = names::server_secret(self.name);
+        let identity = context
+            .accesses
+            .of(&context.client, self.namespace, &secret, self.uid)
+            .await?;
+        if let Some(identity) = identity {
+            seen.server_secret = Child::Ours(());
+            seen.answers = context.servers.answers(
+                self.uid,
+                &seen.pods,
+                &identity,
+                &sampleset::asks(self.set),
+                &context.tell(self.set),
+            );
+        }
+        Ok(())
+    }
+
+    /// Whoever may not ask is not told that it is missing.
+    async fn has_csi_driver(&self) -> Result<bool, Error> {
+        let drivers: Api<CSIDriver> = Api::all(self.context.client.clone());
+        match drivers.get_metadata_opt(CSI_DRIVER).await {
+            Err(error) if code(&error) == Some(403) => Ok(true),
+            found => Ok(found.map_err(Error::Observe)?.is_some()),
+        }
+    }
+
+    /// Whether the namespace of the set, or the kind, is being deleted.
+    async fn everything_goes(&self) -> Result<bool, Error> {
+        let client = &self.context.client;
+        let namespace = goes::<Namespace>(Api::all(client.clone()), self.namespace);
+        let kind = "samplesets.batch.paddlepaddle.org";
+        let kind = goes::<CustomResourceDefinition>(Api::all(client.clone()), kind);
+        Ok(namespace.await? || kind.await?)
+    }
+
+    /// The PaddleJobs that use the set and have not ended.
+    async fn users(&self) -> Result<BTreeSet<String>, Error> {
+        let jobs: Api<DeserializeGuard<PaddleJob>> =
+            Api::namespaced(self.context.client.clone(), self.namespace);
+        let jobs = jobs.list(&ListParams::default()).await;
+        let jobs = jobs.map_err(Error::Observe)?.items.into_iter();
+        let uses = |job: &PaddleJob| {
+            let used = job.spec.sample_set_ref.as_ref();
+            let phase = job.status.as_ref().and_then(|status| status.phase);
+            used.is_some_and(|used| used.name.as_deref() == Some(self.name))
+                && !phase.is_some_and(api::PaddleJobPhase::is_terminal)
+        };
+        let using = jobs.filter_map(|job| job.0.ok()).filter(uses);
+        Ok(using.filter_map(|job| job.metadata.name).collect())
+    }
+
+    /// Whether who started the operation that is under way is gone: the watch may
+    /// not show him yet, so the API server is asked.
+    async fn owner_is_gone(&self) -> Result<bool, Error> {
+        let status = self.set.status.as_ref();
+        let Some(lock) = status.and_then(|status| status.operation.as_ref()) else {
+            return Ok(false);
+        };
+        let owns = |job: &StoredSampleJob| job.meta().uid.as_ref() == Some(&lock.owner);
+        let known = self.context.stores.jobs.state();
+        if lock.owner == self.uid || known.iter().any(|job| owns(job)) {
+            return Ok(false);
+        }
+        let jobs: Api<StoredSampleJob> =
+            Api::namespaced(self.context.client.clone(), self.namespace);
+        let jobs = jobs.list_metadata(&ListParams::default()).await;
+        let mut jobs = jobs.map_err(Error::Observe)?.items.into_iter();
+        Ok(!jobs.any(|job| job.metadata.uid.as_ref() == Some(&lock.owner)))
+    }
+
+    async fn secret(&self, name: Option<&str>) -> Result<Option<SecretSeen>, Error> {
+        let Some(name) = name else { return Ok(None) };
+        let data = read(&self.context.client, self.namespace, name).await?;
+        Ok(Some(seen_secret(data.as_ref())))
+    }
+}
+
+/// What may be known of a Secret.
+pub(crate) fn seen_secret(
+    data: Option<&BTreeMap<String, k8s_openapi::ByteString>>,
+) -> SecretSeen {
+    let Some(data) = data else {
+        return SecretSeen::Missing;
+    };
+    let data = data.iter();
+    let data = data.map(|(key, value)| (key.as_str(), value.0.as_slice()));
+    SecretSeen::Present(VolumeSecret::read(data))
+}
+
+/// Whether a child is the set's: cluster-wide ones carry its uid in a label.
+pub(super) fn is_ours(meta: &ObjectMeta, uid: &str) -> bool {
+    let owner = Owner::of(meta, "SampleSet");
+    let label = meta.labels.as_ref().and_then(|all| all.get(labels::SET_UID));
+    owner.is_some_and(|owner| owner.uid == uid) || label.is_some_and(|label| label == uid)
+}
+
+fn annotation(meta: &ObjectMeta, key: &str) -> Option<String> {
+    meta.annotations.as_ref()?.get(key).cloned()
+}
+
+/// Whether something is gone or being deleted.
+async fn goes<K>(api: Api<K>, name: &str) -> Result<bool, Error>
+where
+    K: Resource + Clone + DeserializeOwned + std::fmt::Debug,
+{
+    match api.get_metadata_opt(name).await {
+        Err(error) if code(&error) == Some(403) => Ok(false),
+        found => {
+            let found = found.map_err(Error::Observe)?;
+            Ok(found.is_none_or(|found| found.metadata.deletion_timestamp.is_some()))
+        }
+    }
+}

@@ -1,0 +1,89 @@
+//! Objects that are kept up to date by watches: those of which there are few, so
+//! that they can be kept whole.
+
+use std::fmt::Debug;
+use std::hash::Hash;
+
+use futures::{Stream, StreamExt};
+use kube::core::PartialObjectMeta;
+use kube::runtime::reflector::{self, Store};
+use kube::runtime::{WatchStreamExt, metadata_watcher, watcher};
+use kube::{Api, Resource};
+use serde::de::DeserializeOwned;
+use tokio::task::JoinSet;
+
+/// What a watch has to tell.
+pub(crate) enum News<'a, K> {
+    /// An object came, changed or went.
+    Of(&'a K),
+    /// All was listed anew: something may be gone that nobody told of.
+    All,
+}
+
+/// Keeps objects up to date, until the tasks are dropped, and tells of changes.
+pub(crate) fn keep<K>(
+    tasks: &mut JoinSet<()>,
+    api: Api<K>,
+    label: Option<&str>,
+    tell: impl Fn(News<'_, K>) + Send + 'static,
+) -> Store<K>
+where
+    K: Resource + Clone + DeserializeOwned + Debug + Send + Sync + 'static,
+    K::DynamicType: Default + Eq + Hash + Clone + Send + Sync + 'static,
+{
+    let mut config = watcher::Config::default();
+    if let Some(label) = label {
+        config = config.labels(label);
+    }
+    follow(tasks, watcher(api, config), tell)
+}
+
+/// The same of nothing but the metadata.
+pub(crate) fn keep_metadata<K>(
+    tasks: &mut JoinSet<()>,
+    api: Api<K>,
+    tell: impl Fn(News<'_, PartialObjectMeta<K>>) + Send + 'static,
+) -> Store<PartialObjectMeta<K>>
+where
+    K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug + Send + Sync + 'static,
+{
+    let events = metadata_watcher(api, watcher::Config::default());
+    follow(tasks, events, tell)
+}
+
+fn follow<K>(
+    tasks: &mut JoinSet<()>,
+    events: impl Stream<Item = watcher::Result<watcher::Event<K>>> + Send + 'static,
+    tell: impl Fn(News<'_, K>) + Send + 'static,
+) -> Store<K>
+where
+    K: Resource + Clone + Send + Sync + 'static,
+    K::DynamicType: Default + Eq + Hash + Clone + Send + Sync + 'static,
+{
+    let (reader, writer) = reflector::store();
+    let events = events.default_backoff().reflect(writer);
+    tasks.spawn(async move {
+        let mut events = std::pin::pin!(events);
+        while let Some(event) = events.next().await {
+            use watcher::Event::{Apply, Delete, Init, InitApply, InitDone};
+            match event {
+                Ok(Apply(object) | Delete(object)) => tell(News::Of(&object)),
+                Ok(InitDone) => tell(News::All),
+                Ok(Init | InitApply(_)) => {}
+                Err(error) => interrupted(&K::kind(&K::DynamicType::default()), &error),
+            }
+        }
+    });
+    reader
+}
+
+/// Tells why a watch stopped for the moment.
+pub(crate) fn interrupted(kind: &str, error: &watcher::Error) {
+    if let watcher::Error::InitialListFailed(kube::Error::Api(status)) = error
+        && status.code == 404
+    {
+        tracing::warn!(%kind, "the API server does not know this kind: apply its CRD (deploy/v1/crd.yaml)");
+    } else {
+        tracing::warn!(%kind, %error, "a watch was interrupted and goes on");
+    }
+}
