@@ -11,6 +11,7 @@ mod http;
 mod local;
 mod manager;
 mod run;
+mod sampler;
 mod wait;
 
 /// Runs PaddlePaddle distributed training on Kubernetes.
@@ -29,6 +30,8 @@ enum Command {
     Local(local::Args),
     /// Run jobs on this machine, show their logs, and exit as they end
     Run(run::Args),
+    /// Print the indices that a training process reads
+    Sampler(sampler::Args),
     /// Wait for the peers of a pod; the init container of jobs
     Wait(wait::Args),
     /// A process between the node agent of local mode and a container
@@ -47,6 +50,7 @@ fn main() -> ExitCode {
         Command::Manager(args) => manager::run(args),
         Command::Local(args) => local::run(&args),
         Command::Run(args) => return run::run(&args),
+        Command::Sampler(args) => sampler::run(&args),
         Command::Wait(args) => wait::run(&args),
         Command::Shim { role, file } => return localcluster::shim::main(&role, &file),
     };

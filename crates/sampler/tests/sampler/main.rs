@@ -1,0 +1,15 @@
+//! What the servers and the command ask of this crate, by tables and properties, and beside the
+//! real Paddle.
+
+#![expect(
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "a test may fail"
+)]
+
+mod enumeration;
+mod list;
+mod paddle;
+mod shares;
+mod support;
