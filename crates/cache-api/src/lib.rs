@@ -20,6 +20,7 @@ mod credentials;
 #[cfg(feature = "client")]
 mod identity;
 mod job;
+pub mod reason;
 
 #[cfg(feature = "client")]
 pub use client::{Client, Error, Poll};

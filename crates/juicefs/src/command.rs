@@ -1,0 +1,280 @@
+//! Runs commands, and ends those that nobody waits for.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::path::PathBuf;
+use std::process::Stdio;
+
+use cache_api::reason;
+use nix::sys::signal::{Signal, killpg};
+use nix::unistd::Pid;
+use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, BufReader};
+use tokio::process::{Child, Command};
+
+use crate::log::Log;
+use crate::{Error, Redactor};
+
+/// The most that is read of what a command prints.
+const MAX_OUTPUT: u64 = 1 << 20;
+
+/// A juicefs binary.
+#[derive(Clone, Debug)]
+pub struct Juicefs {
+    binary: PathBuf,
+    note: Option<PathBuf>,
+}
+
+/// A command that has ended by itself.
+pub(crate) struct Finished {
+    pub(crate) success: bool,
+    pub(crate) output: String,
+    pub(crate) log: Log,
+}
+
+impl Juicefs {
+    /// The binary at a path, or of that name in PATH.
+    pub fn new(binary: impl Into<PathBuf>) -> Juicefs {
+        Juicefs {
+            binary: binary.into(),
+            note: None,
+        }
+    }
+
+    /// Notes in a file which command runs, and first ends the one that an earlier
+    /// life of this program, itself killed, has left behind.
+    #[must_use]
+    pub fn noting(mut self, file: PathBuf) -> Juicefs {
+        if let Ok(note) = fs::read_to_string(&file) {
+            end_leftover(&note);
+        }
+        self.note = Some(file);
+        self
+    }
+
+    /// A command without its arguments.
+    pub(crate) fn command(&self, name: &str) -> Command {
+        let mut command = Command::new(&self.binary);
+        command
+            .args(["--no-agent", name])
+            // S3 clients would look for keys of a virtual machine, and wait.
+            .env("AWS_EC2_METADATA_DISABLED", "true");
+        command
+    }
+
+    /// Runs a command to its end. When the future is dropped, the command is
+    /// killed with all that it has started.
+    pub(crate) async fn run(
+        &self,
+        mut command: Command,
+        redactor: &Redactor,
+        mut on_line: impl FnMut(&str),
+    ) -> Result<Finished, Error> {
+        command
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .process_group(0)
+            .kill_on_drop(true);
+        let broken = |error: std::io::Error| {
+            let binary = self.binary.display();
+            Error::new(
+                reason::COMMAND_FAILED,
+                format!("{binary} can't be run: {error}"),
+            )
+        };
+        let mut child = command.spawn().map_err(broken)?;
+        let group = Group::of(&child);
+        self.write_note(&child);
+        let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
+        let mut log = Log::default();
+        let say = |line: &str| {
+            on_line(line);
+            let line = redactor.redact(line);
+            tracing::debug!("{line}");
+            log.add(&line);
+        };
+        let (output, (), status) = tokio::join!(read(stdout), lines(stderr, say), child.wait());
+        let status = status.map_err(broken)?;
+        group.has_ended();
+        Ok(Finished {
+            success: status.success(),
+            output,
+            log,
+        })
+    }
+
+    /// Not worth a failure: it only serves one who is killed.
+    fn write_note(&self, child: &Child) {
+        let process = child.id().and_then(|pid| Some((pid, born(pid)?)));
+        if let (Some(file), Some((pid, born))) = (&self.note, process) {
+            let _ = fs::write(file, format!("{pid} {born}"));
+        }
+    }
+}
+
+/// A child and all that it starts. They are killed unless they have ended.
+struct Group(Option<Pid>);
+
+impl Group {
+    fn of(child: &Child) -> Group {
+        let pid = child.id().and_then(|pid| i32::try_from(pid).ok());
+        Group(pid.map(Pid::from_raw))
+    }
+
+    /// From now on its number may be another's.
+    fn has_ended(mut self) {
+        self.0 = None;
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        if let Some(group) = self.0 {
+            // Gone already is as good.
+            let _ = killpg(group, Signal::SIGKILL);
+        }
+    }
+}
+
+/// Ends the group of a process, unless its number is another's by now.
+fn end_leftover(note: &str) {
+    let mut fields = note.split_whitespace().map(str::parse::<u64>);
+    let (Some(Ok(pid)), Some(Ok(birth))) = (fields.next(), fields.next()) else {
+        return;
+    };
+    if let (Ok(group), Ok(pid)) = (i32::try_from(pid), u32::try_from(pid))
+        && born(pid) == Some(birth)
+    {
+        let _ = killpg(Pid::from_raw(group), Signal::SIGKILL);
+    }
+}
+
+/// When a process began, in ticks since the machine did: field 22 of its `stat`.
+/// The name before it may hold anything, but no field behind it a parenthesis.
+fn born(pid: u32) -> Option<u64> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let (_, behind_name) = stat.rsplit_once(')')?;
+    behind_name.split_whitespace().nth(19)?.parse().ok()
+}
+
+async fn read(stream: Option<impl AsyncRead + Unpin>) -> String {
+    let mut output = Vec::new();
+    if let Some(mut stream) = stream {
+        // What is cut off, or can't be read, is missing from what is understood.
+        let _ = (&mut stream)
+            .take(MAX_OUTPUT)
+            .read_to_end(&mut output)
+            .await;
+        let _ = tokio::io::copy(&mut stream, &mut tokio::io::sink()).await;
+    }
+    String::from_utf8_lossy(&output).into_owned()
+}
+
+async fn lines(stream: Option<impl AsyncRead + Unpin>, mut say: impl FnMut(&str)) {
+    let Some(stream) = stream else { return };
+    let mut reader = BufReader::new(stream);
+    let mut line = Vec::new();
+    loop {
+        line.clear();
+        match reader.read_until(b'\n', &mut line).await {
+            Ok(0) | Err(_) => return,
+            Ok(_) => say(String::from_utf8_lossy(&line).trim_end()),
+        }
+    }
+}
+
+/// `--name=value` when there is a value.
+pub(crate) fn option(command: &mut Command, name: &str, value: Option<impl AsRef<OsStr>>) {
+    if let Some(value) = value {
+        let mut argument = std::ffi::OsString::from(format!("--{name}="));
+        argument.push(value);
+        command.arg(argument);
+    }
+}
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    fn sleeping(seconds: &str) -> Command {
+        let mut command = Command::new("sleep");
+        command.arg(seconds);
+        command
+    }
+
+    fn is_running(pid: u64) -> bool {
+        fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| !stat.contains(") Z "))
+    }
+
+    async fn noted(file: &std::path::Path) -> u64 {
+        loop {
+            if let Ok(note) = fs::read_to_string(file)
+                && let Some(Ok(pid)) = note.split_whitespace().next().map(str::parse)
+            {
+                return pid;
+            }
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    }
+
+    async fn ends(pid: u64) {
+        while is_running(pid) {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    }
+
+    #[tokio::test]
+    async fn a_command_that_nobody_waits_for_is_killed() {
+        let dir = tempfile::tempdir().unwrap();
+        let note = dir.path().join("note");
+        let juicefs = Juicefs::new("sleep").noting(note.clone());
+        let redactor = Redactor::default();
+        let pid = tokio::select! {
+            _ = juicefs.run(sleeping("1000"), &redactor, |_| ()) => unreachable!("it sleeps"),
+            pid = noted(&note) => pid,
+        };
+        ends(pid).await;
+    }
+
+    #[tokio::test]
+    async fn what_an_earlier_life_left_behind_is_killed() {
+        let dir = tempfile::tempdir().unwrap();
+        let note = dir.path().join("note");
+        let mut child = sleeping("1000").process_group(0).spawn().unwrap();
+        let pid = child.id().unwrap();
+        fs::write(&note, format!("{pid} {}", born(pid).unwrap() + 1)).unwrap();
+        let _ = Juicefs::new("sleep").noting(note.clone());
+        assert!(is_running(pid.into()), "another process has the number");
+        fs::write(&note, format!("{pid} {}", born(pid).unwrap())).unwrap();
+        let _ = Juicefs::new("sleep").noting(note);
+        child.wait().await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn keys_are_not_in_what_is_kept_of_its_words() {
+        let mut command = Command::new("sh");
+        command.args(["-c", "echo '<FATAL>: bad SECRET [a@b]' >&2; exit 1"]);
+        let redactor = Redactor::new(["SECRET"]);
+        let finished = Juicefs::new("sh")
+            .run(command, &redactor, |_| ())
+            .await
+            .unwrap();
+        assert!(!finished.success);
+        assert_eq!(finished.log.error("x").message, "x: bad ***");
+    }
+
+    #[tokio::test]
+    async fn a_missing_binary_is_told() {
+        let juicefs = Juicefs::new("/no/juicefs");
+        let command = juicefs.command("info");
+        let error = juicefs
+            .run(command, &Redactor::default(), |_| ())
+            .await
+            .err()
+            .unwrap();
+        assert!(error.message.contains("/no/juicefs"), "{error}");
+    }
+}

@@ -1,0 +1,28 @@
+//! The one place that builds and runs juicefs commands and reads its figures.
+//!
+//! - Arguments, never a shell.
+//! - Keys are in the environment of a command, never among its arguments, and
+//!   [`Redactor`] takes them out of whatever it says.
+//! - A command that nobody waits for any more is killed.
+//! - An exit code alone is no proof: several commands say 0 and have done nothing.
+
+mod cached;
+mod command;
+mod error;
+mod info;
+mod log;
+mod metadata;
+mod mount_point;
+mod redact;
+mod source;
+mod sync;
+
+pub use cached::{Checked, Targets};
+pub use command::Juicefs;
+pub use error::Error;
+pub use info::Info;
+pub use metadata::Metadata;
+pub use mount_point::{Config, MountPoint, Stats};
+pub use redact::Redactor;
+pub use source::Source;
+pub use sync::{Figures, Synced};

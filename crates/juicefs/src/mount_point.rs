@@ -1,0 +1,136 @@
+//! What a mount tells of itself.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use serde::Deserialize;
+
+/// Bytes that juicefs counts for each cached block beside its data.
+const PER_BLOCK: u64 = 4096;
+
+/// A directory where a volume is mounted.
+#[derive(Clone, Debug)]
+pub struct MountPoint {
+    root: PathBuf,
+}
+
+/// What the mount counts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stats {
+    /// Bytes of the data that is cached.
+    pub cached: u64,
+    /// Blocks that are cached.
+    pub blocks: u64,
+}
+
+/// How the volume is mounted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Config {
+    /// The name of the volume.
+    pub name: String,
+    /// The id of the volume.
+    pub uuid: String,
+    /// Where its blocks are cached: directories of this volume alone.
+    pub cache_dirs: Vec<PathBuf>,
+}
+
+impl MountPoint {
+    /// A volume is mounted, or will be, at `root`.
+    pub fn new(root: impl Into<PathBuf>) -> MountPoint {
+        MountPoint { root: root.into() }
+    }
+
+    /// Where it is.
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// What it counts now. It is a small read, but one that may block as long as
+    /// the mount hangs.
+    ///
+    /// # Errors
+    /// When nothing is mounted there, or does not answer.
+    pub fn stats(&self) -> io::Result<Stats> {
+        let text = fs::read_to_string(self.root.join(".stats"))?;
+        let figure = |name: &str| -> Option<u64> {
+            let lines = text.lines().filter_map(|line| line.split_once(' '));
+            let mut values = lines.filter(|(key, _)| *key == name);
+            values
+                .next()
+                .and_then(|(_, value)| value.trim().parse().ok())
+        };
+        let missing = || io::Error::other("the mount does not tell how much is cached");
+        let blocks = figure("juicefs_blockcache_blocks").ok_or_else(missing)?;
+        let bytes = figure("juicefs_blockcache_bytes").ok_or_else(missing)?;
+        Ok(Stats {
+            cached: bytes.saturating_sub(blocks.saturating_mul(PER_BLOCK)),
+            blocks,
+        })
+    }
+
+    /// How it is mounted. Only root may know.
+    ///
+    /// # Errors
+    /// When nothing is mounted there, or this is not root.
+    pub fn config(&self) -> io::Result<Config> {
+        let text = fs::read_to_string(self.root.join(".config"))?;
+        let raw: Raw = serde_json::from_str(&text).map_err(io::Error::other)?;
+        let dirs = raw.chunk.cache_dir.split(':').filter(|dir| !dir.is_empty());
+        Ok(Config {
+            name: raw.format.name,
+            uuid: raw.format.uuid,
+            cache_dirs: dirs.map(PathBuf::from).collect(),
+        })
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "PascalCase")]
+struct Raw {
+    format: Format,
+    chunk: Chunk,
+}
+
+#[derive(Deserialize)]
+struct Format {
+    #[serde(rename = "Name")]
+    name: String,
+    #[serde(rename = "UUID")]
+    uuid: String,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "PascalCase")]
+struct Chunk {
+    cache_dir: String,
+}
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn figures_and_configuration_are_read() {
+        let dir = tempfile::tempdir().unwrap();
+        let mount = MountPoint::new(dir.path());
+        assert!(mount.stats().is_err() && mount.config().is_err());
+        let stats = "juicefs_blockcache_blocks 300\njuicefs_blockcache_bytes 5743800\n";
+        fs::write(dir.path().join(".stats"), stats).unwrap();
+        let config = r#"{"Format": {"Name": "v", "UUID": "u", "Storage": "file"},
+            "Chunk": {"CacheDir": "/a/u:/b/u", "CacheSize": 1}}"#;
+        fs::write(dir.path().join(".config"), config).unwrap();
+        let want = Stats {
+            cached: 4_515_000,
+            blocks: 300,
+        };
+        assert_eq!(mount.stats().unwrap(), want);
+        let want = Config {
+            name: "v".to_owned(),
+            uuid: "u".to_owned(),
+            cache_dirs: vec!["/a/u".into(), "/b/u".into()],
+        };
+        assert_eq!(mount.config().unwrap(), want);
+    }
+}
