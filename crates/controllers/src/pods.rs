@@ -69,6 +69,9 @@ fn why(state: &ContainerState) -> Option<String> {
     waiting.or_else(|| {
         let ended = state.terminated.as_ref()?;
         let message = ended.message.as_deref().unwrap_or_default();
-        Some(format!("it ended with exit code {}: {message}", ended.exit_code))
+        Some(format!(
+            "it ended with exit code {}: {message}",
+            ended.exit_code
+        ))
     })
 }

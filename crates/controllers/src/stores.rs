@@ -4,10 +4,9 @@
 use std::fmt::Debug;
 use std::hash::Hash;
 
-use futures::{Stream, StreamExt};
-use kube::core::PartialObjectMeta;
+use futures::StreamExt;
 use kube::runtime::reflector::{self, Store};
-use kube::runtime::{WatchStreamExt, metadata_watcher, watcher};
+use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Api, Resource};
 use serde::de::DeserializeOwned;
 use tokio::task::JoinSet;
@@ -35,33 +34,8 @@ where
     if let Some(label) = label {
         config = config.labels(label);
     }
-    follow(tasks, watcher(api, config), tell)
-}
-
-/// The same of nothing but the metadata.
-pub(crate) fn keep_metadata<K>(
-    tasks: &mut JoinSet<()>,
-    api: Api<K>,
-    tell: impl Fn(News<'_, PartialObjectMeta<K>>) + Send + 'static,
-) -> Store<PartialObjectMeta<K>>
-where
-    K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug + Send + Sync + 'static,
-{
-    let events = metadata_watcher(api, watcher::Config::default());
-    follow(tasks, events, tell)
-}
-
-fn follow<K>(
-    tasks: &mut JoinSet<()>,
-    events: impl Stream<Item = watcher::Result<watcher::Event<K>>> + Send + 'static,
-    tell: impl Fn(News<'_, K>) + Send + 'static,
-) -> Store<K>
-where
-    K: Resource + Clone + Send + Sync + 'static,
-    K::DynamicType: Default + Eq + Hash + Clone + Send + Sync + 'static,
-{
     let (reader, writer) = reflector::store();
-    let events = events.default_backoff().reflect(writer);
+    let events = watcher(api, config).default_backoff().reflect(writer);
     tasks.spawn(async move {
         let mut events = std::pin::pin!(events);
         while let Some(event) = events.next().await {

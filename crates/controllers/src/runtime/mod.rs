@@ -146,11 +146,6 @@ impl Servers {
     pub(crate) fn forget(&self, whose: &str) {
         self.lock().remove(whose);
     }
-
-    /// Only these want to know.
-    pub(crate) fn keep(&self, whose: &std::collections::HashSet<String>) {
-        self.lock().retain(|uid, _| whose.contains(uid));
-    }
 }
 
 impl Server {
@@ -165,7 +160,11 @@ impl Server {
         };
         let (known, (ids, wanted)) = (Known::default(), watch::channel(BTreeSet::new()));
         let mut task = JoinSet::new();
-        task.spawn(follow_cache(client.clone(), known.clone(), Arc::clone(tell)));
+        task.spawn(follow_cache(
+            client.clone(),
+            known.clone(),
+            Arc::clone(tell),
+        ));
         task.spawn(follow_jobs(
             client.clone(),
             known.clone(),

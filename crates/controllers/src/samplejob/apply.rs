@@ -2,10 +2,8 @@
 
 use api::{SampleJob, SampleSet, SampleSetStatus};
 use cache_api::NewJob;
-use kube::api::{
-    DeleteParams, Patch, PatchParams, PostParams, Preconditions, PropagationPolicy,
-};
 use kube::Api;
+use kube::api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions, PropagationPolicy};
 use plan::operation::Post;
 use plan::samplejob::{Lock, Named, Plan, Seen};
 use serde_json::json;

@@ -51,8 +51,8 @@ impl Context {
     /// Makes the job be looked at when the servers have something to tell.
     pub(super) fn tell(&self, job: &SampleJob) -> Tell {
         let concerned = self.concerned.clone();
-        let job = ObjectRef::new(identity(&job.metadata.name))
-            .within(identity(&job.metadata.namespace));
+        let job =
+            ObjectRef::new(identity(&job.metadata.name)).within(identity(&job.metadata.namespace));
         Arc::new(move || {
             // Nobody listens any more when the process shuts down.
             let _ = concerned.send(job.clone());
@@ -121,10 +121,7 @@ pub(super) fn concern(
     }
 }
 
-fn uses(
-    job: &SampleJob,
-    set: &k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta,
-) -> bool {
+fn uses(job: &SampleJob, set: &k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta) -> bool {
     let used = job.spec.sample_set_ref.as_ref();
     let used = used.and_then(|used| used.name.as_deref());
     job.metadata.namespace == set.namespace && used == set.name.as_deref()

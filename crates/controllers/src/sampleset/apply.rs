@@ -237,8 +237,7 @@ impl Target<'_> {
                 let there = api.get_metadata_opt(&name).await;
                 let there = there.map_err(Error::Observe)?;
                 let is_foreign = there.is_some_and(|there| !is_ours(&there.metadata, self.uid));
-                self.context
-                    .note_foreign(self.uid, object.kind, is_foreign);
+                self.context.note_foreign(self.uid, object.kind, is_foreign);
                 if is_foreign {
                     self.context.tell(self.set)();
                 }
@@ -289,10 +288,7 @@ impl Target<'_> {
 
     /// Deletes a child that is ours.
     async fn delete(&self, kind: Kind) -> Result<(), Error> {
-        let (name, api) = (
-            name_of(kind, self.namespace, self.name),
-            self.api(kind),
-        );
+        let (name, api) = (name_of(kind, self.namespace, self.name), self.api(kind));
         let there = api.get_metadata_opt(&name).await.map_err(Error::Observe)?;
         let ours = there.filter(|there| is_ours(&there.metadata, self.uid));
         let Some(uid) = ours.and_then(|there| there.metadata.uid) else {
@@ -330,12 +326,7 @@ const fn kind_name(kind: Kind) -> &'static str {
     }
 }
 
-fn failed(
-    action: &'static str,
-    kind: &'static str,
-    name: &str,
-    source: kube::Error,
-) -> Error {
+fn failed(action: &'static str, kind: &'static str, name: &str, source: kube::Error) -> Error {
     Error::Apply {
         action,
         kind,

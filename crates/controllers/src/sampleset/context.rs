@@ -6,9 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use api::{SampleJob, SampleSet, labels};
 use k8s_openapi::api::apps::v1::StatefulSet;
-use k8s_openapi::api::core::v1::{
-    Node, PersistentVolume, PersistentVolumeClaim, Pod, Service,
-};
+use k8s_openapi::api::core::v1::{Node, PersistentVolume, PersistentVolumeClaim, Pod, Service};
 use kube::core::{DeserializeGuard, PartialObjectMeta};
 use kube::runtime::reflector::{ObjectRef, Store};
 use kube::{Api, Client, Resource, ResourceExt};
@@ -175,9 +173,10 @@ impl Stores {
                 label,
                 by(concerned, tell_all.clone(), set_of_volume),
             ),
-            nodes: stores::keep_metadata(
+            nodes: stores::keep(
                 &mut tasks,
                 Api::all(client.clone()),
+                None,
                 by(concerned, tell_all, set_on_node),
             ),
         };

@@ -147,7 +147,12 @@ async fn reconcile(stored: Arc<StoredSet>, context: &Context) -> Result<Action, 
     let mut wake = plan.wake_at.map(|at| clock::until(at, now));
     refuse(&mut plan.status, set, applied.refusal.as_deref(), now);
     match applied.refusal {
-        Some(_) => wake = wake.into_iter().chain([context.memories.back_off(uid)]).min(),
+        Some(_) => {
+            wake = wake
+                .into_iter()
+                .chain([context.memories.back_off(uid)])
+                .min()
+        }
         None => context.memories.reset_back_off(uid),
     }
     let later = publish(context, set, &plan, now).await?;
@@ -156,16 +161,17 @@ async fn reconcile(stored: Arc<StoredSet>, context: &Context) -> Result<Action, 
 }
 
 /// Says what the API server would not do, or no longer.
-fn refuse(
-    status: &mut SampleSetStatus,
-    set: &SampleSet,
-    refusal: Option<&str>,
-    now: Timestamp,
-) {
+fn refuse(status: &mut SampleSetStatus, set: &SampleSet, refusal: Option<&str>, now: Timestamp) {
     let (conditions, generation) = (&mut status.conditions, set.metadata.generation);
     match refusal {
         Some(why) => set_condition(
-            conditions, REFUSED, true, "ByApiServer", why, generation, now,
+            conditions,
+            REFUSED,
+            true,
+            "ByApiServer",
+            why,
+            generation,
+            now,
         ),
         None => conditions.retain(|condition| condition.type_ != REFUSED),
     }

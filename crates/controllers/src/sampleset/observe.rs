@@ -78,14 +78,20 @@ impl Looks<'_> {
         let nodes = stores.nodes.state();
         Seen {
             volume: self.child(&stores.volumes, Kind::PersistentVolume, |volume| {
-                let phase = volume.status.as_ref().and_then(|status| status.phase.clone());
+                let phase = volume
+                    .status
+                    .as_ref()
+                    .and_then(|status| status.phase.clone());
                 VolumeView {
                     is_bound: phase.as_deref() == Some("Bound"),
                     is_going: is_going(&volume.metadata),
                 }
             }),
             claim: self.child(&stores.claims, Kind::PersistentVolumeClaim, |claim| {
-                let phase = claim.status.as_ref().and_then(|status| status.phase.clone());
+                let phase = claim
+                    .status
+                    .as_ref()
+                    .and_then(|status| status.phase.clone());
                 VolumeView {
                     is_bound: phase.as_deref() == Some("Bound"),
                     is_going: is_going(&claim.metadata),
@@ -197,7 +203,7 @@ impl Looks<'_> {
             let used = job.spec.sample_set_ref.as_ref();
             let phase = job.status.as_ref().and_then(|status| status.phase);
             used.is_some_and(|used| used.name.as_deref() == Some(self.name))
-                && !phase.is_some_and(api::PaddleJobPhase::is_terminal)
+                && !phase.is_some_and(api::Phase::is_terminal)
         };
         let using = jobs.filter_map(|job| job.0.ok()).filter(uses);
         Ok(using.filter_map(|job| job.metadata.name).collect())
@@ -230,9 +236,7 @@ impl Looks<'_> {
 }
 
 /// What may be known of a Secret.
-pub(crate) fn seen_secret(
-    data: Option<&BTreeMap<String, k8s_openapi::ByteString>>,
-) -> SecretSeen {
+pub(crate) fn seen_secret(data: Option<&BTreeMap<String, k8s_openapi::ByteString>>) -> SecretSeen {
     let Some(data) = data else {
         return SecretSeen::Missing;
     };
@@ -244,7 +248,10 @@ pub(crate) fn seen_secret(
 /// Whether a child is the set's: cluster-wide ones carry its uid in a label.
 pub(super) fn is_ours(meta: &ObjectMeta, uid: &str) -> bool {
     let owner = Owner::of(meta, "SampleSet");
-    let label = meta.labels.as_ref().and_then(|all| all.get(labels::SET_UID));
+    let label = meta
+        .labels
+        .as_ref()
+        .and_then(|all| all.get(labels::SET_UID));
     owner.is_some_and(|owner| owner.uid == uid) || label.is_some_and(|label| label == uid)
 }
 
