@@ -11,6 +11,7 @@ mod http;
 mod local;
 mod manager;
 mod run;
+mod runtime;
 mod sampler;
 mod wait;
 
@@ -26,6 +27,8 @@ struct Cli {
 enum Command {
     /// Run the controllers
     Manager(manager::Args),
+    /// Serve the cache of one node: sync, warmup, clear, and how much is cached
+    Runtime(runtime::Args),
     /// Run Kubernetes and the controllers on this machine alone
     Local(local::Args),
     /// Run jobs on this machine, show their logs, and exit as they end
@@ -48,6 +51,7 @@ fn main() -> ExitCode {
         .init();
     let result = match cli.command {
         Command::Manager(args) => manager::run(args),
+        Command::Runtime(args) => runtime::run(args),
         Command::Local(args) => local::run(&args),
         Command::Run(args) => return run::run(&args),
         Command::Sampler(args) => sampler::run(&args),

@@ -2,6 +2,7 @@
 
 use std::ffi::OsStr;
 use std::fs;
+use std::io;
 use std::path::PathBuf;
 use std::process::Stdio;
 
@@ -21,7 +22,8 @@ const MAX_OUTPUT: u64 = 1 << 20;
 #[derive(Clone, Debug)]
 pub struct Juicefs {
     binary: PathBuf,
-    note: Option<PathBuf>,
+    /// Where it is noted which commands run.
+    notes: Option<PathBuf>,
 }
 
 /// A command that has ended by itself.
@@ -36,19 +38,24 @@ impl Juicefs {
     pub fn new(binary: impl Into<PathBuf>) -> Juicefs {
         Juicefs {
             binary: binary.into(),
-            note: None,
+            notes: None,
         }
     }
 
-    /// Notes in a file which command runs, and first ends the one that an earlier
-    /// life of this program, itself killed, has left behind.
-    #[must_use]
-    pub fn noting(mut self, file: PathBuf) -> Juicefs {
-        if let Ok(note) = fs::read_to_string(&file) {
-            end_leftover(&note);
+    /// Notes in a directory which commands run, and first ends those that an
+    /// earlier life of this program, itself killed, has left behind.
+    ///
+    /// # Errors
+    /// When the directory can't be made or read.
+    pub fn noting(mut self, dir: PathBuf) -> io::Result<Juicefs> {
+        fs::create_dir_all(&dir)?;
+        for note in fs::read_dir(&dir)? {
+            if let Ok(note) = fs::read_to_string(note?.path()) {
+                end_leftover(&note);
+            }
         }
-        self.note = Some(file);
-        self
+        self.notes = Some(dir);
+        Ok(self)
     }
 
     /// A command without its arguments.
@@ -75,7 +82,13 @@ impl Juicefs {
             .stderr(Stdio::piped())
             .process_group(0)
             .kill_on_drop(true);
-        let broken = |error: std::io::Error| {
+        let name = command
+            .as_std()
+            .get_args()
+            .nth(1)
+            .unwrap_or_default()
+            .to_owned();
+        let broken = |error: io::Error| {
             let binary = self.binary.display();
             Error::new(
                 reason::COMMAND_FAILED,
@@ -84,7 +97,7 @@ impl Juicefs {
         };
         let mut child = command.spawn().map_err(broken)?;
         let group = Group::of(&child);
-        self.write_note(&child);
+        self.note(&child, &name);
         let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
         let mut log = Log::default();
         let say = |line: &str| {
@@ -103,11 +116,12 @@ impl Juicefs {
         })
     }
 
-    /// Not worth a failure: it only serves one who is killed.
-    fn write_note(&self, child: &Child) {
+    /// Not worth a failure: it only serves one who is killed. A file for each kind
+    /// of command, since figures are asked for while a long one runs.
+    fn note(&self, child: &Child, name: &OsStr) {
         let process = child.id().and_then(|pid| Some((pid, born(pid)?)));
-        if let (Some(file), Some((pid, born))) = (&self.note, process) {
-            let _ = fs::write(file, format!("{pid} {born}"));
+        if let (Some(dir), Some((pid, born))) = (&self.notes, process) {
+            let _ = fs::write(dir.join(name), format!("{pid} {born}"));
         }
     }
 }
@@ -199,9 +213,10 @@ mod tests {
 
     use super::*;
 
-    fn sleeping(seconds: &str) -> Command {
+    /// The second argument is the name of a juicefs command.
+    fn sleeping() -> Command {
         let mut command = Command::new("sleep");
-        command.arg(seconds);
+        command.args(["1000", "1000"]);
         command
     }
 
@@ -229,11 +244,11 @@ mod tests {
     #[tokio::test]
     async fn a_command_that_nobody_waits_for_is_killed() {
         let dir = tempfile::tempdir().unwrap();
-        let note = dir.path().join("note");
-        let juicefs = Juicefs::new("sleep").noting(note.clone());
+        let note = dir.path().join("1000");
+        let juicefs = Juicefs::new("sleep").noting(dir.path().to_owned()).unwrap();
         let redactor = Redactor::default();
         let pid = tokio::select! {
-            _ = juicefs.run(sleeping("1000"), &redactor, |_| ()) => unreachable!("it sleeps"),
+            _ = juicefs.run(sleeping(), &redactor, |_| ()) => unreachable!("it sleeps"),
             pid = noted(&note) => pid,
         };
         ends(pid).await;
@@ -243,13 +258,13 @@ mod tests {
     async fn what_an_earlier_life_left_behind_is_killed() {
         let dir = tempfile::tempdir().unwrap();
         let note = dir.path().join("note");
-        let mut child = sleeping("1000").process_group(0).spawn().unwrap();
+        let mut child = sleeping().process_group(0).spawn().unwrap();
         let pid = child.id().unwrap();
         fs::write(&note, format!("{pid} {}", born(pid).unwrap() + 1)).unwrap();
-        let _ = Juicefs::new("sleep").noting(note.clone());
+        Juicefs::new("sleep").noting(dir.path().to_owned()).unwrap();
         assert!(is_running(pid.into()), "another process has the number");
         fs::write(&note, format!("{pid} {}", born(pid).unwrap())).unwrap();
-        let _ = Juicefs::new("sleep").noting(note);
+        Juicefs::new("sleep").noting(dir.path().to_owned()).unwrap();
         child.wait().await.unwrap();
     }
 

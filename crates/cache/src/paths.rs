@@ -1,0 +1,112 @@
+//! Paths that stay in the data.
+
+use std::path::{Component, Path, PathBuf};
+
+use cache_api::reason;
+use juicefs::Error;
+
+/// What JuiceFS shows at the root of a mount beside the data.
+const VIRTUAL: [&str; 5] = [".accesslog", ".config", ".control", ".stats", ".trash"];
+
+/// A path from the root of the data; empty for the root itself.
+pub(crate) fn relative(path: &str) -> Result<PathBuf, Error> {
+    let bad = |fault: &str| {
+        let message = format!("the path {path:?} {fault}; give one from the root of the data");
+        Err(Error::new(reason::BAD_PATH, message))
+    };
+    if path.contains('\0') {
+        return bad("has a NUL byte in it");
+    }
+    let mut plain = PathBuf::new();
+    for component in Path::new(path).components() {
+        match component {
+            Component::Normal(name) => plain.push(name),
+            Component::CurDir => {}
+            Component::ParentDir => return bad("has `..` in it"),
+            Component::RootDir | Component::Prefix(_) => return bad("is absolute"),
+        }
+    }
+    let first = plain.iter().next();
+    if first.is_some_and(|first| VIRTUAL.iter().any(|name| first == *name)) {
+        return bad("is JuiceFS's own, not data");
+    }
+    Ok(plain)
+}
+
+/// Where a path of the data is on this machine. No link on the way leads out of
+/// the data; the last name itself may be one.
+pub(crate) fn existing(root: &Path, path: &str) -> Result<PathBuf, Error> {
+    let plain = relative(path)?;
+    let bad = |fault: String| {
+        Error::new(
+            reason::BAD_PATH,
+            format!("the path {path:?} {fault}; give one that is in the data"),
+        )
+    };
+    let unread = |error: std::io::Error| bad(format!("can't be used: {error}"));
+    let root = root.canonicalize().map_err(|error| {
+        let message = format!("the data at {} can't be read: {error}", root.display());
+        Error::new(reason::VOLUME_UNREACHABLE, message)
+    })?;
+    let (Some(parent), Some(name)) = (plain.parent(), plain.file_name()) else {
+        return Ok(root);
+    };
+    let parent = root.join(parent).canonicalize().map_err(unread)?;
+    if !parent.starts_with(&root) {
+        return Err(bad("leads out of the data by a link".to_owned()));
+    }
+    let real = parent.join(name);
+    real.symlink_metadata().map_err(unread)?;
+    Ok(real)
+}
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_can_not_leave_the_data() {
+        for path in [
+            "../x",
+            "a/../../x",
+            "/",
+            "/etc",
+            ".stats",
+            ".trash/x",
+            "a\0b",
+        ] {
+            let error = relative(path).unwrap_err();
+            assert_eq!(error.reason, reason::BAD_PATH, "{path}");
+        }
+    }
+
+    #[test]
+    fn odd_names_are_names() {
+        for path in ["a b", "it's \"x\"", "a\nb", "-rf", "a/.stats", "$(x)"] {
+            assert_eq!(relative(path).unwrap(), Path::new(path));
+        }
+        assert_eq!(relative("./a//b/").unwrap(), Path::new("a/b"));
+        assert_eq!(relative("").unwrap(), Path::new(""));
+    }
+
+    #[test]
+    fn links_are_not_a_way_out() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = dir.path().join("data");
+        std::fs::create_dir_all(root.join("a")).unwrap();
+        std::fs::write(dir.path().join("secret"), "").unwrap();
+        std::os::unix::fs::symlink("..", root.join("out")).unwrap();
+        std::os::unix::fs::symlink("a", root.join("in")).unwrap();
+        std::fs::write(root.join("a/f"), "").unwrap();
+        let real = root.canonicalize().unwrap();
+        assert_eq!(existing(&root, "a/f").unwrap(), real.join("a/f"));
+        assert_eq!(existing(&root, "in/f").unwrap(), real.join("a/f"));
+        assert_eq!(existing(&root, "out").unwrap(), real.join("out"));
+        assert_eq!(existing(&root, "").unwrap(), real);
+        for path in ["out/secret", "missing", "a/f/x"] {
+            let error = existing(&root, path).unwrap_err();
+            assert_eq!(error.reason, reason::BAD_PATH, "{path}: {error}");
+        }
+    }
+}

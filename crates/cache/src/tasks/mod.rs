@@ -1,0 +1,87 @@
+//! What the jobs do.
+
+use std::path::{Path, PathBuf};
+
+use cache_api::{Clear, Outcome, Progress, Rmr, Task, reason};
+use juicefs::{Error, Juicefs, MountPoint, Targets};
+
+use crate::figures::Figures;
+use crate::jobs::Turn;
+use crate::paths;
+
+mod share;
+mod sync;
+mod warmup;
+
+pub(crate) use sync::sweep;
+pub(crate) use warmup::SHARE_FILE;
+
+/// What every job needs.
+#[derive(Clone, Debug)]
+pub(crate) struct Context {
+    pub(crate) juicefs: Juicefs,
+    pub(crate) mount: MountPoint,
+    pub(crate) state_dir: PathBuf,
+    pub(crate) figures: Figures,
+}
+
+impl Context {
+    pub(crate) fn root(&self) -> &Path {
+        self.mount.root()
+    }
+
+    /// Does a job to its end. Whoever drops this ends it.
+    pub(crate) async fn run(
+        &self,
+        turn: &Turn,
+        progress: impl Fn(Progress),
+    ) -> Result<Outcome, Error> {
+        match &turn.task {
+            Task::Sync(order) => {
+                let missing = || Error::new(reason::CREDENTIALS_MISSING, "a sync without keys");
+                let credentials = turn.credentials.as_ref().ok_or_else(missing)?;
+                self.sync(order, credentials, progress).await
+            }
+            Task::Warmup(order) => self.warmup(order, progress).await,
+            Task::Clear(order) => self.clear(order).await,
+            Task::Rmr(order) => self.rmr(order).await,
+        }
+    }
+
+    async fn clear(&self, order: &Clear) -> Result<Outcome, Error> {
+        let targets = match order.paths.as_slice() {
+            [] => vec![self.root().to_owned()],
+            paths => self.existing(paths)?,
+        };
+        self.juicefs.evict(Targets::Paths(&targets)).await?;
+        Ok(Outcome::default())
+    }
+
+    /// Blocks of a file that is gone would stay cached: they go first.
+    async fn rmr(&self, order: &Rmr) -> Result<Outcome, Error> {
+        let is_root =
+            |path: &String| paths::relative(path).is_ok_and(|path| path.as_os_str().is_empty());
+        if order.paths.is_empty() || order.paths.iter().any(is_root) {
+            let message =
+                "rmr: a path is empty, or the data as a whole; name what is to be removed";
+            return Err(Error::new(reason::BAD_PATH, message));
+        }
+        let targets = self.existing(&order.paths)?;
+        self.juicefs.evict(Targets::Paths(&targets)).await?;
+        self.juicefs.rmr(&targets).await?;
+        Ok(Outcome::default())
+    }
+
+    fn existing(&self, given: &[String]) -> Result<Vec<PathBuf>, Error> {
+        let existing = |path: &String| paths::existing(self.root(), path);
+        given.iter().map(existing).collect()
+    }
+}
+
+/// Work that blocks, away from those who answer.
+async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, Error> {
+    let ended = |_| Error::new(reason::COMMAND_FAILED, "the server is ending");
+    tokio::task::spawn_blocking(work).await.map_err(ended)
+}

@@ -1,0 +1,241 @@
+//! Which files are this node's.
+
+use std::collections::HashSet;
+use std::path::{Path, PathBuf};
+
+use cache_api::{Listing, Order, Warmup, reason};
+use juicefs::Error;
+use sampler::{EnumerateError, listing_crc32};
+
+use super::sync::is_unfinished;
+use crate::paths;
+
+/// The files of the data set, and which of them are this node's; paths from the
+/// root of the data.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Selection {
+    pub(super) listing: Listing,
+    /// In the order in which they are read.
+    pub(super) share: Vec<PathBuf>,
+    /// Whether that is all there is: everything, or everything below the paths.
+    pub(super) is_whole: bool,
+    /// The other files of the volume, if they were asked for.
+    pub(super) others: Vec<PathBuf>,
+}
+
+/// Chooses the files of a partition. It reads directories, and no file but a list.
+pub(super) fn select(root: &Path, order: &Warmup) -> Result<Selection, Error> {
+    let tops = order.paths.iter().map(|path| {
+        let path = paths::relative(path)?;
+        Ok(if path.as_os_str().is_empty() {
+            ".".into()
+        } else {
+            path
+        })
+    });
+    let tops = tops.collect::<Result<Vec<PathBuf>, Error>>()?;
+    let list = order.file.as_deref().map(paths::relative).transpose()?;
+    let files = enumerate(root, &what_counts(order, list.clone())?, &tops)?;
+    let listing = Listing {
+        files: files.len() as u64,
+        crc32: listing_crc32(&files),
+    };
+    let mut share = of_partition(order, &files)?;
+    if order.sampler.order == Order::List {
+        // A list may name a file twice.
+        let mut seen = HashSet::new();
+        share.retain(|file| seen.insert(file.clone()));
+    }
+    let is_whole = order.sampler.order == Order::All && share.len() == files.len();
+    // First, because it is known to be there: juicefs gives up when the first is not.
+    if let Some(list) = list.filter(|list| !is_whole && !share.contains(list)) {
+        share.insert(0, list);
+    }
+    let others = match order.evict_others {
+        true => others(root, &share)?,
+        false => Vec::new(),
+    };
+    Ok(Selection {
+        listing,
+        share,
+        is_whole,
+        others,
+    })
+}
+
+fn what_counts(order: &Warmup, list: Option<PathBuf>) -> Result<sampler::Order, Error> {
+    match (order.sampler.order, list) {
+        (Order::All, _) => Ok(sampler::Order::All),
+        (Order::Folder, _) => Ok(sampler::Order::Folder),
+        (Order::Image, _) => Ok(sampler::Order::Image),
+        (Order::List, Some(list)) => Ok(sampler::Order::List(list)),
+        (Order::List, None) => Err(Error::new(
+            reason::BAD_OPTIONS,
+            "the order is list, but there is no list; name it by `file`",
+        )),
+    }
+}
+
+fn enumerate(root: &Path, order: &sampler::Order, tops: &[PathBuf]) -> Result<Vec<PathBuf>, Error> {
+    let mut files = sampler::enumerate(root, order, tops).map_err(|error| {
+        let reason = match &error {
+            EnumerateError::ListAndPaths { .. } => reason::BAD_OPTIONS,
+            EnumerateError::Read { source, .. }
+                if source.kind() != std::io::ErrorKind::NotFound =>
+            {
+                reason::VOLUME_UNREACHABLE
+            }
+            _ => reason::BAD_PATH,
+        };
+        Error::new(reason, error.to_string())
+    })?;
+    files.retain(|file| !is_unfinished(file));
+    Ok(files)
+}
+
+fn of_partition(order: &Warmup, files: &[PathBuf]) -> Result<Vec<PathBuf>, Error> {
+    if files.is_empty() {
+        return Ok(Vec::new());
+    }
+    let given = &order.sampler;
+    let number = |number: u32| usize::try_from(number).unwrap_or(usize::MAX);
+    let sampler = sampler::Sampler {
+        replicas: number(given.replicas),
+        batch_size: number(given.batch_size),
+        epoch: given.epoch,
+        shuffle: given.shuffle,
+        drop_last: given.drop_last,
+    };
+    let ranks = number(given.ranks_per_partition);
+    let indices = sampler
+        .partition(files.len(), number(order.partition), ranks)
+        .map_err(|error| Error::new(reason::BAD_OPTIONS, error.to_string()))?;
+    let indices = indices.into_iter();
+    Ok(indices
+        .filter_map(|index| files.get(index).cloned())
+        .collect())
+}
+
+fn others(root: &Path, share: &[PathBuf]) -> Result<Vec<PathBuf>, Error> {
+    let own: HashSet<&PathBuf> = share.iter().collect();
+    let mut files = enumerate(root, &sampler::Order::All, &[])?;
+    files.retain(|file| !own.contains(file));
+    Ok(files)
+}
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+mod tests {
+    use cache_api::Sampler;
+
+    use super::*;
+
+    /// Data of ten images in two folders, a list of three of them, and rubbish.
+    fn data() -> tempfile::TempDir {
+        let dir = tempfile::tempdir().unwrap();
+        for n in 0..10 {
+            let folder = dir.path().join(format!("c{}", n % 2));
+            std::fs::create_dir_all(&folder).unwrap();
+            std::fs::write(folder.join(format!("{n}.jpg")), "x").unwrap();
+        }
+        std::fs::write(
+            dir.path().join("list.txt"),
+            "c0/0.jpg 0\nc1/1.jpg 1\nc0/0.jpg 0\n",
+        )
+        .unwrap();
+        std::fs::write(dir.path().join("c0/.jfs.9.jpg.tmp.123"), "x").unwrap();
+        dir
+    }
+
+    fn order(partitions: u32, partition: u32) -> Warmup {
+        Warmup {
+            partition,
+            sampler: Sampler {
+                ranks_per_partition: 1,
+                replicas: partitions,
+                batch_size: 1,
+                ..Sampler::default()
+            },
+            ..Warmup::default()
+        }
+    }
+
+    #[test]
+    fn partitions_share_all_files_and_see_the_same_list() {
+        let dir = data();
+        let parts = [0, 1, 2].map(|part| select(dir.path(), &order(3, part)).unwrap());
+        let mut all: Vec<_> = parts.iter().flat_map(|part| part.share.clone()).collect();
+        all.sort();
+        all.dedup();
+        assert_eq!(all.len(), 11, "what is not whole does not count");
+        for part in &parts {
+            assert_eq!(part.listing, parts[0].listing);
+            assert!(!part.is_whole && part.others.is_empty());
+        }
+    }
+
+    #[test]
+    fn one_partition_has_it_whole() {
+        let dir = data();
+        assert!(select(dir.path(), &order(1, 0)).unwrap().is_whole);
+        let mut some = order(1, 0);
+        some.paths = vec!["c0".to_owned()];
+        let selection = select(dir.path(), &some).unwrap();
+        assert!(selection.is_whole && selection.share.len() == 5);
+    }
+
+    #[test]
+    fn a_list_is_everywhere_and_its_files_once() {
+        let dir = data();
+        let mut listed = order(1, 0);
+        listed.file = Some("list.txt".to_owned());
+        listed.sampler.order = Order::List;
+        let selection = select(dir.path(), &listed).unwrap();
+        assert_eq!(
+            selection.share,
+            ["list.txt", "c0/0.jpg", "c1/1.jpg"].map(PathBuf::from)
+        );
+        assert_eq!(selection.listing.files, 3);
+        assert!(!selection.is_whole);
+    }
+
+    #[test]
+    fn others_are_what_is_left() {
+        let dir = data();
+        let mut first = order(2, 0);
+        first.evict_others = true;
+        let selection = select(dir.path(), &first).unwrap();
+        assert_eq!(selection.share.len() + selection.others.len(), 11);
+        assert!(
+            selection
+                .share
+                .iter()
+                .all(|file| !selection.others.contains(file))
+        );
+    }
+
+    #[test]
+    fn bad_options_are_told() {
+        let dir = data();
+        let mut list = order(1, 0);
+        list.sampler.order = Order::List;
+        let mut both = list.clone();
+        both.file = Some("list.txt".to_owned());
+        both.paths = vec!["c0".to_owned()];
+        let mut missing = order(1, 0);
+        missing.paths = vec!["nope".to_owned()];
+        let mut outside = order(1, 0);
+        outside.paths = vec!["../x".to_owned()];
+        let cases = [
+            (order(0, 0), reason::BAD_OPTIONS),
+            (list, reason::BAD_OPTIONS),
+            (both, reason::BAD_OPTIONS),
+            (missing, reason::BAD_PATH),
+            (outside, reason::BAD_PATH),
+        ];
+        for (order, want) in cases {
+            let error = select(dir.path(), &order).unwrap_err();
+            assert_eq!(error.reason, want, "{error}");
+        }
+    }
+}

@@ -1,0 +1,107 @@
+//! Copies from a source into the volume.
+
+use std::fs;
+use std::path::Path;
+
+use cache_api::{Credentials, Outcome, Progress, Sync};
+use juicefs::{Error, Figures};
+
+use super::Context;
+use crate::paths;
+
+impl Context {
+    pub(super) async fn sync(
+        &self,
+        order: &Sync,
+        credentials: &Credentials,
+        progress: impl Fn(Progress),
+    ) -> Result<Outcome, Error> {
+        let destination = paths::relative(&order.destination)?;
+        let tell = |figures: Figures| {
+            progress(Progress {
+                files: figures.done,
+                total_files: Some(figures.found),
+                bytes: figures.done_bytes,
+                total_bytes: None,
+            });
+        };
+        let copying = self.juicefs.sync(order, &destination, credentials, tell);
+        let synced = copying.await?;
+        let files = synced.copied + synced.skipped;
+        progress(Progress {
+            files,
+            total_files: Some(files),
+            bytes: synced.bytes,
+            total_bytes: Some(synced.bytes),
+        });
+        Ok(Outcome::default())
+    }
+}
+
+/// Removes what a sync that was killed has left: files that are not whole, under
+/// names of their own. Nobody else would.
+pub(crate) fn sweep(root: &Path, destination: &str) {
+    let Ok(destination) = paths::relative(destination) else {
+        return;
+    };
+    let top = match destination.as_os_str().is_empty() {
+        true => Path::new(".").to_owned(),
+        false => destination,
+    };
+    let found = match sampler::enumerate(root, &sampler::Order::All, &[top]) {
+        Ok(found) => found,
+        // Nothing was copied yet, or the mount is gone.
+        Err(error) => {
+            tracing::debug!(%error, "nothing to sweep");
+            return;
+        }
+    };
+    for file in found.iter().filter(|file| is_unfinished(file)) {
+        if let Err(error) = fs::remove_file(root.join(file)) {
+            tracing::warn!(file = %file.display(), %error, "left by a sync");
+        }
+    }
+}
+
+/// Whether a file is one that a sync is still writing: `.jfs.NAME.tmp.NUMBER`.
+pub(super) fn is_unfinished(file: &Path) -> bool {
+    let name = file.file_name().unwrap_or_default().to_string_lossy();
+    let number = name
+        .strip_prefix(".jfs.")
+        .and_then(|name| name.rsplit_once(".tmp."));
+    number.is_some_and(|(_, number)| {
+        !number.is_empty() && number.bytes().all(|digit| digit.is_ascii_digit())
+    })
+}
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn unfinished_files_are_swept_and_no_others() {
+        let dir = tempfile::tempdir().unwrap();
+        let kept = [
+            "a/x.tmp.1",
+            "a/.jfs.x",
+            "a/.jfs.x.tmp.",
+            "b/.jfs.x.tmp.12",
+            "a/.jfs.x.tmp.1a",
+        ];
+        for name in kept.iter().chain(&["a/.jfs.x.jpg.tmp.6750886140752414928"]) {
+            let path = dir.path().join(name);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, "").unwrap();
+        }
+        sweep(dir.path(), "a");
+        let mut left = sampler::enumerate(dir.path(), &sampler::Order::All, &[]).unwrap();
+        let mut kept = kept.map(std::path::PathBuf::from).to_vec();
+        left.sort();
+        kept.sort();
+        assert_eq!(left, kept);
+        sweep(dir.path(), "");
+        assert!(!dir.path().join("b/.jfs.x.tmp.12").exists());
+        sweep(dir.path(), "missing");
+    }
+}

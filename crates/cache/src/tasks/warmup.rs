@@ -1,0 +1,264 @@
+//! Caches this node's share of the data.
+
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use cache_api::{Order, Outcome, Progress, Warmup, reason};
+use juicefs::{Error, Stats, Targets};
+
+use super::share::{Selection, select};
+use super::{Context, blocking};
+use crate::store;
+
+/// The share of the last warmup.
+pub(crate) const SHARE_FILE: &str = "share.json";
+
+impl Context {
+    pub(super) async fn warmup(
+        &self,
+        order: &Warmup,
+        progress: impl Fn(Progress),
+    ) -> Result<Outcome, Error> {
+        let (root, chosen) = (self.root().to_owned(), order.clone());
+        let selection = blocking(move || select(&root, &chosen)).await??;
+        if selection.listing.files == 0 {
+            self.is_empty(order).await?;
+        }
+        if !selection.others.is_empty() {
+            let list = self.list("evict.list", &selection.others).await?;
+            self.juicefs.evict(Targets::List(&list)).await?;
+        }
+        let outcome = match selection.share.is_empty() {
+            true => Outcome {
+                share: Some(0),
+                cached: Some(0),
+                listing: Some(selection.listing),
+            },
+            false => self.fill(order, selection, progress).await?,
+        };
+        self.keep_share(outcome.share.unwrap_or_default()).await?;
+        Ok(outcome)
+    }
+
+    /// An order that takes none of the files that there are is a mistake; a volume
+    /// without any file is not.
+    async fn is_empty(&self, order: &Warmup) -> Result<(), Error> {
+        let info = self.juicefs.info(self.root()).await?;
+        if info.files == 0 {
+            return Ok(());
+        }
+        let files = info.files;
+        let takes = match order.sampler.order {
+            Order::All => "there is none below the paths",
+            Order::List => "the list names none",
+            Order::Folder => "DatasetFolder takes images in one folder per class",
+            Order::Image => "ImageFolder takes images",
+        };
+        let message = format!(
+            "warmup: none of the {files} files in the volume is selected: {takes}; see whether \
+             paths, file and sampler.order fit the data"
+        );
+        Err(Error::new(reason::NOTHING_SELECTED, message))
+    }
+
+    async fn fill(
+        &self,
+        order: &Warmup,
+        selection: Selection,
+        progress: impl Fn(Progress),
+    ) -> Result<Outcome, Error> {
+        let Selection {
+            listing,
+            share,
+            is_whole,
+            ..
+        } = selection;
+        // juicefs is several times faster at directories than at lists.
+        let tops = match order.paths.as_slice() {
+            [] => vec![self.root().to_owned()],
+            paths => self.existing(paths)?,
+        };
+        let share = Arc::new(share);
+        let list;
+        let targets = match is_whole {
+            true => Targets::Paths(&tops),
+            false => {
+                list = self.list("warmup.list", &share).await?;
+                Targets::List(&list)
+            }
+        };
+        let before = self.stats().await?;
+        let bytes = self.read_while_measured(order, is_whole, targets, &share, before, &progress);
+        let bytes = bytes.await?;
+        let after = self.stats().await?;
+        let cached = match before.cached == 0 && after.cached == bytes {
+            // Nothing was cached, and now it is as much as was read: this is it.
+            true => bytes,
+            false => {
+                let checked = self.juicefs.check(targets).await?;
+                match checked.files == share.len() as u64 {
+                    true => parts(bytes, checked.permille),
+                    false => checked.cached.min(bytes),
+                }
+            }
+        };
+        let files = share.len() as u64;
+        progress(Progress {
+            files,
+            total_files: Some(files),
+            bytes: cached,
+            total_bytes: Some(bytes),
+        });
+        Ok(Outcome {
+            listing: Some(listing),
+            share: Some(bytes),
+            cached: Some(cached),
+        })
+    }
+
+    /// Warms up; meanwhile adds up how much that is, and tells how far it is.
+    async fn read_while_measured(
+        &self,
+        order: &Warmup,
+        is_whole: bool,
+        targets: Targets<'_>,
+        share: &Arc<Vec<PathBuf>>,
+        before: Stats,
+        progress: &impl Fn(Progress),
+    ) -> Result<u64, Error> {
+        let files = share.len() as u64;
+        let measure = async {
+            if is_whole && order.paths.is_empty() {
+                return Ok(self.juicefs.info(self.root()).await?.length);
+            }
+            let (root, share) = (self.root().to_owned(), Arc::clone(share));
+            blocking(move || sizes(&root, &share)).await
+        };
+        let mut measure = std::pin::pin!(measure);
+        let warmup = self.juicefs.warmup(targets, order.threads);
+        let mut warmup = std::pin::pin!(warmup);
+        let mut changes = self.figures.changes();
+        let mut bytes = None;
+        loop {
+            tokio::select! {
+                done = &mut warmup => break done?,
+                measured = &mut measure, if bytes.is_none() => bytes = Some(measured?),
+                changed = changes.changed() => if changed.is_err() {
+                    std::future::pending::<()>().await;
+                },
+            }
+            let cached = changes.borrow().cached.saturating_sub(before.cached);
+            let cached = bytes.map_or(cached, |bytes| cached.min(bytes));
+            progress(Progress {
+                // In proportion: juicefs counts blocks, not files.
+                files: bytes.map_or(0, |bytes| proportion(files, cached, bytes)),
+                total_files: Some(files),
+                bytes: cached,
+                total_bytes: bytes,
+            });
+        }
+        match bytes {
+            Some(bytes) => Ok(bytes),
+            None => measure.await,
+        }
+    }
+
+    async fn stats(&self) -> Result<Stats, Error> {
+        let mount = self.mount.clone();
+        blocking(move || mount.stats()).await?.map_err(|error| {
+            let at = self.root().display();
+            let message = format!("the volume at {at} can't be read: {error}");
+            Error::new(reason::VOLUME_UNREACHABLE, message)
+        })
+    }
+
+    /// Writes paths to a file for juicefs.
+    async fn list(&self, name: &str, files: &[PathBuf]) -> Result<PathBuf, Error> {
+        let (root, list) = (self.root().to_owned(), self.state_dir.join(name));
+        let (path, files) = (list.clone(), files.to_vec());
+        let written = blocking(move || write_list(&path, &root, &files)).await?;
+        written.map_err(|error| self.unwritten(&list, &error))?;
+        Ok(list)
+    }
+
+    async fn keep_share(&self, share: u64) -> Result<(), Error> {
+        let path = self.state_dir.join(SHARE_FILE);
+        let file = path.clone();
+        let written = blocking(move || store::write(&file, &share)).await?;
+        written.map_err(|error| self.unwritten(&path, &error))?;
+        self.figures.set_share(share);
+        Ok(())
+    }
+
+    fn unwritten(&self, path: &Path, error: &io::Error) -> Error {
+        let reason = match error.kind() {
+            io::ErrorKind::StorageFull => reason::OUT_OF_SPACE,
+            _ => reason::COMMAND_FAILED,
+        };
+        Error::new(
+            reason,
+            format!("{} can't be written: {error}", path.display()),
+        )
+    }
+}
+
+/// A name with a line break can't be in a list: such a file is not cached, and the
+/// percentage tells.
+fn write_list(list: &Path, root: &Path, files: &[PathBuf]) -> io::Result<()> {
+    let mut out = BufWriter::new(File::create(list)?);
+    for file in files {
+        let path = root.join(file);
+        let line = OsStr::as_bytes(path.as_os_str());
+        if !line.contains(&b'\n') {
+            out.write_all(line)?;
+            out.write_all(b"\n")?;
+        }
+    }
+    out.flush()
+}
+
+/// A file that is gone by now has no size.
+fn sizes(root: &Path, files: &[PathBuf]) -> u64 {
+    let size = |file: &PathBuf| {
+        root.join(file)
+            .metadata()
+            .map_or(0, |metadata| metadata.len())
+    };
+    files.iter().map(size).sum()
+}
+
+fn parts(bytes: u64, permille: u64) -> u64 {
+    proportion(bytes, permille, 1000)
+}
+
+/// `whole × part / of`, without an overflow.
+fn proportion(whole: u64, part: u64, of: u64) -> u64 {
+    let share = u128::from(whole) * u128::from(part) / u128::from(of.max(1));
+    u64::try_from(share).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_list_has_a_path_in_each_line() {
+        let dir = tempfile::tempdir().unwrap();
+        let list = dir.path().join("list");
+        let files = ["a", "b\nc", "d e"].map(PathBuf::from);
+        write_list(&list, Path::new("/mnt"), &files).unwrap();
+        assert_eq!(std::fs::read_to_string(list).unwrap(), "/mnt/a\n/mnt/d e\n");
+    }
+
+    #[test]
+    fn proportions_do_not_overflow() {
+        assert_eq!(parts(u64::MAX, 1000), u64::MAX);
+        assert_eq!(parts(1001, 999), 999);
+        assert_eq!(proportion(5, 1, 0), 5);
+    }
+}
