@@ -28,14 +28,24 @@ impl Juicefs {
     /// # Errors
     /// When there is none.
     pub fn find(cache: &Path) -> Result<Juicefs, Missing> {
+        let program = Juicefs::expected(cache);
+        match program.is_file() {
+            true => Ok(Juicefs(program)),
+            false => Err(Missing(program)),
+        }
+    }
+
+    /// Where that one is, or would be were it installed.
+    pub fn expected(cache: &Path) -> PathBuf {
         let installed = cache.join("juicefs/juicefs");
         let path = std::env::var_os("PATH").unwrap_or_default();
-        let on_path: Vec<PathBuf> = std::env::split_paths(&path)
-            .map(|dir| dir.join("juicefs"))
-            .collect();
-        let mut all = std::iter::once(installed.clone()).chain(on_path);
-        let found = all.find(|program| program.is_file());
-        found.map(Juicefs).ok_or(Missing(installed))
+        let mut on_path = std::env::split_paths(&path).map(|dir| dir.join("juicefs"));
+        match installed.is_file() {
+            true => installed,
+            false => on_path
+                .find(|program| program.is_file())
+                .unwrap_or(installed),
+        }
     }
 
     /// Where it is.
