@@ -3,7 +3,7 @@
 use std::ffi::OsStr;
 use std::fs;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
 use cache_api::reason;
@@ -15,6 +15,9 @@ use tokio::process::{Child, Command};
 use crate::log::Log;
 use crate::{Error, Redactor};
 
+/// Where juicefs itself finds what it runs.
+const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+
 /// The most that is read of what a command prints.
 const MAX_OUTPUT: u64 = 1 << 20;
 
@@ -25,6 +28,11 @@ pub struct Juicefs {
     /// Where it is noted which commands run.
     notes: Option<PathBuf>,
 }
+
+/// There is no such program.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("juicefs is neither in {0:?} nor on PATH; `make examples` installs it")]
+pub struct Missing(PathBuf);
 
 /// A command that has ended by itself.
 pub(crate) struct Finished {
@@ -40,6 +48,36 @@ impl Juicefs {
             binary: binary.into(),
             notes: None,
         }
+    }
+
+    /// The one that was installed for the project, or else that of the machine.
+    ///
+    /// # Errors
+    /// When there is none.
+    pub fn find(cache: &Path) -> Result<Juicefs, Missing> {
+        let program = Juicefs::expected(cache);
+        match program.is_file() {
+            true => Ok(Juicefs::new(program)),
+            false => Err(Missing(program)),
+        }
+    }
+
+    /// Where that one is, or would be were it installed.
+    pub fn expected(cache: &Path) -> PathBuf {
+        let installed = cache.join("juicefs/juicefs");
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        let mut on_path = std::env::split_paths(&path).map(|dir| dir.join("juicefs"));
+        match installed.is_file() {
+            true => installed,
+            false => on_path
+                .find(|program| program.is_file())
+                .unwrap_or(installed),
+        }
+    }
+
+    /// Where it is.
+    pub fn program(&self) -> &Path {
+        &self.binary
     }
 
     /// Notes in a directory which commands run, and first ends those that an
@@ -58,13 +96,21 @@ impl Juicefs {
         Ok(self)
     }
 
-    /// A command without its arguments.
+    /// A command without its arguments. It knows nothing of the environment of this
+    /// process: a key there could be taken for one of the volume's.
     pub(crate) fn command(&self, name: &str) -> Command {
         let mut command = Command::new(&self.binary);
         command
-            .args(["--no-agent", name])
+            .env_clear()
+            .env("PATH", PATH)
+            .env("HOME", "/")
             // S3 clients would look for keys of a virtual machine, and wait.
-            .env("AWS_EC2_METADATA_DISABLED", "true");
+            .env("AWS_EC2_METADATA_DISABLED", "true")
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            // No port for profiles.
+            .args(["--no-agent", name]);
         command
     }
 
