@@ -9,18 +9,17 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use anyhow::{Context, bail};
-use controllers::{Clock, Metrics, paddlejob};
 use juicefs::Juicefs;
 use kube::Client;
 use kube::api::{Api, PostParams};
 use localcluster::node::images::{Image, Images};
 use localcluster::{control, node, rootless};
 use localkube::{Credentials, serve};
-use plan::paddlejob::Settings;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-use crate::manager::{OWN_IMAGE, RUNTIME_IMAGE, stop_signal, stopped};
+use crate::controller::{Controller, Settings};
+use crate::manager::{CACHE_PATH_PREFIXES, OWN_IMAGE, RUNTIME_IMAGE, stop_signal, stopped};
 
 /// Namespaces that the documents speak of.
 const NAMESPACE: &str = "paddle-system";
@@ -292,19 +291,22 @@ impl Local {
             control::run(of_client, stop).await;
             Ok(())
         });
-        let options = paddlejob::Options {
-            namespace: None,
-            settings: Settings {
-                init_image: Some(OWN_IMAGE.to_owned()),
-            },
-            clock: Clock::default(),
-            metrics: Metrics::default(),
+        let settings = Settings {
+            init_image: Some(OWN_IMAGE.to_owned()),
+            runtime_image: RUNTIME_IMAGE.to_owned(),
+            cache_path_prefixes: CACHE_PATH_PREFIXES.split(',').map(str::to_owned).collect(),
+            allow_local_paths: true,
+            default_volume_dir: dir.join(node::DATA).to_str().map(str::to_owned),
+            ..Settings::default()
         };
-        let (of_client, stop) = (client.clone(), deciders.stopped());
-        deciders.tasks.spawn(async move {
-            paddlejob::run(of_client, options, || {}, stop).await;
-            Ok(())
-        });
+        for controller in Controller::ALL {
+            let (client, settings) = (client.clone(), settings.clone());
+            let stop = deciders.stopped();
+            deciders.tasks.spawn(async move {
+                controller.run(client, settings, || {}, stop).await;
+                Ok(())
+            });
+        }
         Ok(Local {
             client,
             server,

@@ -7,6 +7,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
+mod controller;
 mod http;
 mod local;
 mod manager;

@@ -6,13 +6,15 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use anyhow::Context;
 use axum::http::HeaderValue;
 use axum::http::header::USER_AGENT;
-use controllers::{Clock, Metrics, paddlejob};
+use controllers::Metrics;
+use futures::FutureExt;
 use kube::Client;
 use kube::config::{KubeConfigOptions, Kubeconfig};
-use plan::paddlejob::Settings;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
+use tokio::task::JoinSet;
 
+use crate::controller::{Controller, Settings};
 use crate::http::{self, Ready};
 
 /// The image of this very program, from which jobs take their init container.
@@ -24,6 +26,9 @@ pub(crate) const RUNTIME_IMAGE: &str = concat!(
     "registry.baidubce.com/paddle-operator/runtime:v",
     env!("CARGO_PKG_VERSION")
 );
+
+/// Where SampleSets may cache unless told.
+pub(crate) const CACHE_PATH_PREFIXES: &str = "/dev/shm,/var/lib/juicefs,/mnt,/data";
 
 /// Who we are in the audit log of the API server.
 const AGENT: &str = concat!("paddle-operator/", env!("CARGO_PKG_VERSION"));
@@ -43,6 +48,21 @@ pub(crate) struct Args {
     /// Image of the init container that waits for peers; empty: none
     #[arg(long = "initImage", env = "OPERATOR_IMAGE", default_value = OWN_IMAGE)]
     init_image: String,
+    /// The controllers to run, with commas between them
+    #[arg(long, value_delimiter = ',', value_enum, default_values_t = Controller::ALL)]
+    controllers: Vec<Controller>,
+    /// Image of the cache runtime servers
+    #[arg(long, env = "RUNTIME_IMAGE", default_value = RUNTIME_IMAGE)]
+    runtime_image: String,
+    /// Directories of nodes below which SampleSets may cache, with commas between them
+    #[arg(long, value_delimiter = ',', default_value = CACHE_PATH_PREFIXES)]
+    cache_path_prefixes: Vec<String>,
+    /// Let SampleSets name paths of the nodes: file:// sources, sqlite metadata, file storage
+    #[arg(long)]
+    allow_local_paths: bool,
+    /// Directory for the volumes of SampleSets without a secretRef
+    #[arg(long)]
+    default_volume_dir: Option<String>,
     /// Address of /metrics; 0 switches it off
     #[arg(long, default_value = ":8080")]
     metrics_bind_address: String,
@@ -88,50 +108,77 @@ async fn manage(args: Args) -> anyhow::Result<()> {
         http::probes(ready.clone()),
     )
     .await?;
-    let mut stop = stop_signal()?;
+    let stop = stop_signal()?;
 
-    let mut leadership = None;
-    if args.leader_elect {
-        // Standing by is ready: a rollout waits for the new manager before it
-        // ends the old one, which holds the lease.
-        ready.set(true);
-        let identity = identity();
-        tracing::info!(
-            lease = paddlejob::LEASE,
-            namespace = lease_namespace,
-            identity,
-            "waiting for the lease"
-        );
-        let lead = controllers::lead(
-            client.clone(),
-            &lease_namespace,
-            paddlejob::LEASE,
-            &identity,
-        );
-        leadership = tokio::select! {
-            led = lead => Some(led.context("leader election")?),
-            () = stopped(&mut stop) => return Ok(()),
-        };
-    }
-
-    let options = paddlejob::Options {
+    let settings = Settings {
         namespace: some(args.namespace),
-        settings: Settings {
-            init_image: some(args.init_image),
-        },
-        clock: Clock::default(),
+        init_image: some(args.init_image),
+        runtime_image: args.runtime_image,
+        cache_path_prefixes: args.cache_path_prefixes,
+        allow_local_paths: args.allow_local_paths,
+        default_volume_dir: args.default_volume_dir,
         metrics,
     };
-    let mut stop_controllers = stop.clone();
-    let work = paddlejob::run(
-        client,
-        options,
-        || {
-            ready.set(true);
-            tracing::info!("the caches are filled, work begins");
-        },
-        async move { stopped(&mut stop_controllers).await },
-    );
+    // Standing by is ready: a rollout waits for the new manager before it ends the
+    // old one, which holds the leases.
+    ready.set(args.leader_elect);
+    let mut wanted = args.controllers;
+    wanted.sort();
+    wanted.dedup();
+    let mut begin = wanted.len();
+    let (begun, mut starts) = tokio::sync::mpsc::unbounded_channel();
+    let mut work = JoinSet::new();
+    for controller in wanted {
+        let lease = args.leader_elect.then(|| lease_namespace.clone());
+        let (settings, client) = (settings.clone(), client.clone());
+        let (begun, mut stop) = (begun.clone(), stop.clone());
+        work.spawn(async move {
+            let begun = move || {
+                let _ = begun.send(());
+            };
+            let stop = async move { stopped(&mut stop).await };
+            lead(controller, client, settings, lease, begun, stop).await
+        });
+    }
+    loop {
+        tokio::select! {
+            Some(()) = starts.recv(), if begin > 0 => {
+                begin -= 1;
+                if begin == 0 {
+                    ready.set(true);
+                    tracing::info!("the caches are filled, work begins");
+                }
+            }
+            ended = work.join_next() => match ended {
+                Some(ended) => ended??,
+                None => break,
+            },
+        }
+    }
+    tracing::info!("stopped");
+    Ok(())
+}
+
+/// Runs a controller while it holds its lease, if it has to.
+async fn lead(
+    controller: Controller,
+    client: Client,
+    settings: Settings,
+    lease_namespace: Option<String>,
+    begun: impl FnOnce() + Send,
+    stop: impl Future<Output = ()> + Send + Sync + 'static,
+) -> anyhow::Result<()> {
+    let stop = stop.shared();
+    let mut leadership = None;
+    if let Some(namespace) = lease_namespace {
+        let (identity, lease) = (identity(), controller.lease());
+        tracing::info!(lease, namespace, identity, "waiting for the lease");
+        let lead = controllers::lead(client.clone(), &namespace, lease, &identity);
+        leadership = tokio::select! {
+            led = lead => Some(led.context("leader election")?),
+            () = stop.clone() => return Ok(()),
+        };
+    }
     let lost = async {
         match &mut leadership {
             Some(leadership) => leadership.lost().await,
@@ -139,13 +186,12 @@ async fn manage(args: Args) -> anyhow::Result<()> {
         }
     };
     tokio::select! {
-        () = work => {}
+        () = controller.run(client, settings, begun, stop) => {}
         () = lost => anyhow::bail!("the lease was lost; another manager may be at work"),
     }
     if let Some(leadership) = leadership {
         leadership.resign().await;
     }
-    tracing::info!("stopped");
     Ok(())
 }
 
