@@ -56,14 +56,19 @@ impl Local {
         let mut command = match self.user {
             None => Command::new(binary),
             Some(user) => {
+                // Others may not enter the directory that the repository is in.
+                let home = self.dir.parent().unwrap();
+                let own = home.join("paddle-operator");
+                if !own.exists() {
+                    fs::copy(binary, &own).unwrap();
+                }
                 let mut command = Command::new("setpriv");
-                command.args([
-                    &format!("--reuid={user}"),
-                    &format!("--regid={user}"),
-                    "--clear-groups",
-                    binary,
-                ]);
-                command.env("HOME", self.dir.parent().unwrap());
+                command
+                    .args([&format!("--reuid={user}"), &format!("--regid={user}")])
+                    .arg("--clear-groups")
+                    .arg(own)
+                    .env("HOME", home)
+                    .current_dir(home);
                 command
             }
         };
