@@ -49,6 +49,7 @@ pub(super) async fn observe(
             .map(|child| child.name.clone())
             .collect(),
         lost_nodes: BTreeSet::new(),
+        sample_set: None,
     };
     let lost_nodes = lost_nodes(context, &seen.pods, now).await?;
     Ok(Seen { lost_nodes, ..seen })
