@@ -1,7 +1,7 @@
 //! Training on a SampleSet: the job waits for its data, workers mount it, and
 //! worker *i* runs where partition *i* is cached.
 
-use api::{PaddleJob, PaddleJobStatus, Phase, Role, SampleSetPhase, SampleSetReference};
+use api::{PaddleJob, PaddleJobStatus, Phase, SampleSetPhase, SampleSetReference};
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
@@ -233,7 +233,6 @@ fn processes(job: &PaddleJob) -> (i64, i64) {
 
 /// Mounts the data into a worker, and puts it where its partition is cached.
 pub(super) fn mount(job: &PaddleJob, birth: &Birth<'_>, spec: &mut Map<String, Value>) {
-    debug_assert_eq!(birth.role, Role::Worker);
     let Some(wanted) = &job.spec.sample_set_ref else {
         return;
     };

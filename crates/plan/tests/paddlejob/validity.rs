@@ -1,6 +1,6 @@
 //! What is wrong in a spec is said by a condition, in words that help.
 
-use api::{Phase, Role, SampleSetReference};
+use api::{Phase, Role};
 use plan::paddlejob::{self, PodPhase, Refusal};
 use serde_json::{Value, json};
 

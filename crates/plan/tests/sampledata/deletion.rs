@@ -41,7 +41,7 @@ fn a_set_goes_with_all_that_it_made_and_the_finalizer_last() {
 
 #[test]
 fn jobs_that_use_the_set_are_waited_for_and_named() {
-    let stage = deleted().change(|stage| drop(stage.seen.jobs.insert("resnet".to_owned())));
+    let stage = deleted().change(|stage| stage.seen.jobs = ["resnet".to_owned()].into());
     let stage = stage.settle();
     let (reason, message) = stage.told("Deleting");
     assert_eq!(reason, "InUse");

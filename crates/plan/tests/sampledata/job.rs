@@ -191,10 +191,9 @@ fn a_refused_job_is_looked_at_again_when_it_was_corrected() {
         let corrected = stage.job("a").clone().removes(&["x"]);
         *stage.job_mut("a") = corrected;
     });
-    assert_eq!(
-        stage.settle().job_phase("a"),
-        Some(SampleJobPhase::Succeeded)
-    );
+    let stage = stage.settle();
+    assert_eq!(stage.job_phase("a"), Some(SampleJobPhase::Succeeded));
+    assert_eq!(stage.job_told("a", "Failed").0, "Corrected");
 }
 
 #[test]

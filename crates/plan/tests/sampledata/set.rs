@@ -230,3 +230,17 @@ fn local_mode_gives_a_set_without_secret_a_volume_of_its_own() {
         Some(paths)
     );
 }
+
+#[test]
+fn a_secret_of_somebody_else_is_not_taken_for_that_of_a_local_volume() {
+    let stage = stage(set("imagenet").edit(|spec| spec.secret_ref = None)).change(|stage| {
+        stage.settings.allow_local_paths = true;
+        stage.settings.default_volume_dir = Some("/state/volumes".to_owned());
+        stage
+            .secrets
+            .insert("imagenet-volume".to_owned(), secret(&REDIS));
+    });
+    let stage = stage.settle();
+    assert_eq!(stage.told("Bound").0, "NameTaken");
+    assert!(stage.seen.volume.is_missing());
+}
