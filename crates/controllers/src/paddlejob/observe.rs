@@ -43,6 +43,7 @@ pub(super) async fn observe(
             .map(|child| child.name.clone())
             .collect(),
         lost_nodes: BTreeSet::new(),
+        sample_set: None,
     };
     let overdue = seen.pods.iter().filter(|pod| is_overdue(pod, now));
     let suspects = overdue.filter_map(|pod| pod.node.as_deref()).collect();

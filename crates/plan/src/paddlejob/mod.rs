@@ -11,6 +11,7 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 mod cleaning;
+mod data;
 mod deadline;
 mod environment;
 mod mode;
@@ -38,7 +39,7 @@ pub use pods::WAIT_CONTAINER;
 pub use refusal::{Refusal, refuse, unreadable};
 pub use rendezvous::config_map;
 pub use status::{Urgency, urgency};
-pub use world::{Address, ConfigMapView, PodPhase, PodView, Seen, Trouble};
+pub use world::{Address, ConfigMapView, PodPhase, PodView, SampleSetView, Seen, Trouble};
 
 use mode::finishing_roles;
 use roster::{Roster, State};
@@ -183,6 +184,8 @@ pub fn plan(job: &PaddleJob, seen: &Seen, settings: &Settings, now: Timestamp) -
             refusal::refuse(&mut plan, job, refusal, now);
         } else if let Some(verdict) = verdict(job, seen, &roster, now) {
             carry_out(&mut plan, job, &roster, verdict, now);
+        } else if let Some(wait) = data::wait(job, seen, &roster) {
+            data::hold(&mut plan, job, &roster, wait, now);
         } else {
             proceed(&mut plan, job, seen, &roster, settings, now);
         }
@@ -283,6 +286,7 @@ fn proceed(
                     attempt: roster.attempt,
                     key,
                     port,
+                    partitions: seen.sample_set.as_ref().map_or(0, |set| set.partitions),
                 };
                 pods::build(job, &birth, settings)
             })
@@ -320,6 +324,7 @@ fn proceed(
         .iter()
         .any(|member| member.succeeded && !member.is_recorded());
     phase::proceed(plan, job, roster, now);
+    data::describe(&mut plan.status, job, seen, now);
     if let Some(until) = deadline::active_until(job) {
         plan.wake_at(until);
     }

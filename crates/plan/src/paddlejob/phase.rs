@@ -24,19 +24,30 @@ pub(super) fn proceed(plan: &mut Plan, job: &PaddleJob, roster: &Roster<'_>, now
     let status = &mut plan.status;
     observe(status, job, roster);
     status.phase = Some(phase);
-    if old_phase == Some(Phase::Suspended) {
+    resume(status, job, old_phase, now);
+    status.start_time.get_or_insert(Time(now));
+    describe(status, job, roster, phase, now);
+}
+
+/// Says that a job is no longer suspended.
+pub(super) fn resume(
+    status: &mut PaddleJobStatus,
+    job: &PaddleJob,
+    before: Option<Phase>,
+    now: Timestamp,
+) {
+    if before == Some(Phase::Suspended) {
+        let message = "spec.suspend is not true";
         set(
             status,
             job,
             condition::SUSPENDED,
             false,
             "Resumed",
-            "spec.suspend is not true",
+            message,
             now,
         );
     }
-    status.start_time.get_or_insert(Time(now));
-    describe(status, job, roster, phase, now);
 }
 
 /// A job that has ended stays as it is.

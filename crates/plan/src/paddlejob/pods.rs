@@ -4,10 +4,10 @@
 use api::{PaddleJob, Role, labels};
 use serde_json::{Map, Value, json};
 
-use super::Settings;
 use super::environment::{self, KEY_VARIABLE};
 use super::mode::{Intranet, Mode};
 use super::rendezvous;
+use super::{Settings, data};
 use crate::names;
 
 /// Where the container is that trains: the one called `paddle`, or else the first.
@@ -31,6 +31,8 @@ pub struct Birth<'a> {
     pub key: &'a str,
     /// The first of its ports.
     pub port: u16,
+    /// The partitions of the data that the job trains on.
+    pub partitions: i32,
 }
 
 /// The pod, ready to be created.
@@ -149,13 +151,16 @@ fn complete_spec(
     if let Some(container) = paddle(&mut spec) {
         train(job, birth, container, service);
     }
+    if birth.role == Role::Worker {
+        data::mount(job, birth, &mut spec);
+    }
     if let Some(wait) = wait_container(job, birth, settings) {
         push(&mut spec, "initContainers", wait);
     }
     spec
 }
 
-fn paddle(spec: &mut Map<String, Value>) -> Option<&mut Map<String, Value>> {
+pub(super) fn paddle(spec: &mut Map<String, Value>) -> Option<&mut Map<String, Value>> {
     let containers = spec.get_mut("containers")?.as_array_mut()?;
     let names = containers.iter().map(|container| container.get("name"));
     let at = paddle_container(names.map(|name| name?.as_str()));
@@ -271,7 +276,7 @@ fn take(map: &mut Map<String, Value>, key: &str) -> Map<String, Value> {
     }
 }
 
-fn push(map: &mut Map<String, Value>, key: &str, item: Value) {
+pub(super) fn push(map: &mut Map<String, Value>, key: &str, item: Value) {
     let list = map.entry(key).or_insert(Value::Null);
     match list {
         Value::Array(list) => list.push(item),

@@ -18,6 +18,8 @@ pub(super) mod condition {
     pub(in crate::paddlejob) const SUSPENDED: &str = "Suspended";
     pub(in crate::paddlejob) const COMPLETE: &str = "Complete";
     pub(in crate::paddlejob) const FAILED: &str = "Failed";
+    pub(in crate::paddlejob) const DATA_READY: &str = "DataReady";
+    pub(in crate::paddlejob) const CACHE_MATCH: &str = "CacheMatch";
 }
 
 /// Reasons of conditions that say what is in a job's way.

@@ -7,7 +7,7 @@ use api::{MAX_REPLICAS, PaddleJob, Role};
 use serde_json::Value;
 
 use super::mode::{Intranet, replicas};
-use super::pods;
+use super::{data, pods};
 use crate::names;
 
 /// A sentence for each thing in the spec that can't work; empty when it can.
@@ -59,6 +59,7 @@ pub fn faults(job: &PaddleJob) -> Vec<String> {
         ));
     }
     faults.extend(name_fault(job));
+    faults.extend(data::faults(job));
     faults
 }
 
@@ -118,7 +119,6 @@ pub fn unsupported(job: &PaddleJob) -> Option<String> {
         ("spec.intranet: Host", Intranet::of(spec) == Intranet::Host),
         ("spec.elastic", spec.elastic.is_some()),
         ("spec.heter", spec.heter.is_some()),
-        ("spec.sampleSetRef", spec.sample_set_ref.is_some()),
     ];
     asked.into_iter().find(|(_, asked)| *asked).map(|(field, _)| {
         format!("{field} is not supported by this version of the operator; remove it to start the job")
@@ -140,6 +140,7 @@ pub fn misspelt(job: &PaddleJob) -> Vec<String> {
     told.extend(intranet.map(|found| {
         format!("spec.intranet is {found:?}, which acts as PodIP; it can be PodIP, Service or Host")
     }));
+    told.extend(data::misspelt(job));
     told.extend(Role::ALL.into_iter().filter_map(|role| {
         let template = job.spec.role(role)?.template.as_ref()?.to_json();
         let reserved = pods::reserved_labels(&template)?;

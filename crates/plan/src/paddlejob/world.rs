@@ -7,12 +7,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
 use std::sync::Arc;
 
-use api::{Role, labels};
+use api::{Role, SampleSet, SampleSetPhase, labels};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use super::wire;
-use crate::names;
+use crate::{names, operation, sampleset};
 
 /// Everything that a pass may base its decisions on, besides the job itself.
 #[derive(Clone, Debug, Default)]
@@ -32,6 +32,43 @@ pub struct Seen {
     /// Of the nodes of pods that are overdue to be gone: those that no longer
     /// exist or can't be reached.
     pub lost_nodes: BTreeSet<String>,
+    /// The SampleSet that the job names, if there is one in its namespace.
+    pub sample_set: Option<SampleSetView>,
+}
+
+/// A SampleSet, as far as jobs that train on it need to know.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SampleSetView {
+    /// Its phase.
+    pub phase: Option<SampleSetPhase>,
+    /// How much of its data is cached, in percent.
+    pub cached_percent: Option<i32>,
+    /// Its partitions.
+    pub partitions: i32,
+    /// The number of training processes that it is cached for.
+    pub replicas: Option<i32>,
+    /// It is being deleted.
+    pub is_going: bool,
+}
+
+impl SampleSetView {
+    /// What is to be known of `set`.
+    pub fn of(set: &SampleSet) -> SampleSetView {
+        let status = set.status.as_ref();
+        let partitions = sampleset::partitions(set);
+        let warmup = set.spec.warmup.as_ref();
+        let is_cached = warmup.and_then(|warmup| warmup.enabled) != Some(false);
+        let task = operation::warmup(warmup, None, partitions).ok();
+        SampleSetView {
+            phase: status.and_then(|status| status.phase),
+            cached_percent: status
+                .and_then(|status| status.cache_status.as_ref())
+                .and_then(|cache| cache.cached_percent),
+            partitions,
+            replicas: task.filter(|_| is_cached).map(|task| task.replicas),
+            is_going: set.metadata.deletion_timestamp.is_some(),
+        }
+    }
 }
 
 /// A pod of a job.

@@ -33,6 +33,17 @@ pub(super) fn plan(
     if is_over && !is_corrected(plan, job) {
         return end(plan, job, seen, now);
     }
+    if is_over {
+        plan.status.phase = None;
+        plan.status.completion_time = None;
+        plan.say(
+            job,
+            (FAILED, false),
+            "Corrected",
+            "the spec was changed",
+            now,
+        );
+    }
     plan.status.observed_generation = job.metadata.generation;
     plan.status.phase.get_or_insert(SampleJobPhase::Pending);
     let ignored = validity::ignored(job);
@@ -303,7 +314,10 @@ fn run(
         Outcome::Succeeded(done) => succeed(plan, job, lock.type_, &done, now),
         Outcome::Failed { reason, message } => fail(plan, job, &reason, &message, now),
         Outcome::Cancelled => {
-            let message = "another SampleJob with terminate: true cancelled it";
+            let message = match set.metadata.deletion_timestamp {
+                Some(_) => "it was cancelled because its SampleSet is being deleted",
+                None => "another SampleJob with terminate: true cancelled it",
+            };
             fail(plan, job, TERMINATED, message, now);
         }
     }

@@ -9,6 +9,7 @@ use super::work::Work;
 use super::world::{Child, SecretSeen, VolumeSecret};
 use super::{Kind, Object, Plan, runtime, volume};
 use crate::names;
+use crate::operation::source;
 
 /// Makes and mends the children. `Ok` says whether the volume is bound.
 pub(super) fn ensure(plan: &mut Plan, work: &Work<'_>, replicas: i32) -> Result<bool, Obstacle> {
@@ -71,15 +72,16 @@ fn found(plan: &mut Plan, work: &Work<'_>) -> Result<VolumeStatus, Obstacle> {
             name
         }
         (None, dir) => {
-            if work.seen.volume_secret == Some(SecretSeen::Missing) {
-                let dir = dir.as_deref().unwrap_or_default();
-                create(
-                    plan,
-                    Kind::VolumeSecret,
-                    volume::local_secret(work.set, dir),
-                );
+            let name = names::volume_secret(work.name);
+            let own = volume::local_secret(work.set, dir.as_deref().unwrap_or_default());
+            match &work.seen.volume_secret {
+                Some(SecretSeen::Missing) => create(plan, Kind::VolumeSecret, own),
+                Some(SecretSeen::Present(there)) if *there != read(&own) => {
+                    return Err(name_taken("Secret", &name));
+                }
+                _ => {}
             }
-            names::volume_secret(work.name)
+            name
         }
     };
     Ok(VolumeStatus {
@@ -118,13 +120,17 @@ fn refuse_foreign(work: &Work<'_>) -> Result<(), Obstacle> {
             names::server_secret(work.name),
         ),
     ];
-    let taken = taken.into_iter().find(|(foreign, ..)| *foreign);
-    taken.map_or(Ok(()), |(_, kind, name)| {
-        Err(Obstacle::new(
-            "NameTaken",
-            format!("there is a {kind} {name} that is not this set's; delete it, or give the set another name"),
-        ))
-    })
+    let foreign = taken.into_iter().find(|(foreign, ..)| *foreign);
+    foreign.map_or(Ok(()), |(_, kind, name)| Err(name_taken(kind, &name)))
+}
+
+fn name_taken(kind: &str, name: &str) -> Obstacle {
+    Obstacle::new(
+        "NameTaken",
+        format!(
+            "there is a {kind} {name} that is not this set's; delete it, or give the set another name"
+        ),
+    )
 }
 
 fn ensure_service(plan: &mut Plan, work: &Work<'_>) {
@@ -173,9 +179,11 @@ fn ensure_stateful_set(
             .collect(),
         None => volume_paths(work, record)?,
     };
-    let source = work.sync.as_ref().map(|task| task.source.as_str());
-    let source = source.and_then(|uri| uri.strip_prefix("file://"));
-    let source = source.map(|path| path.trim_end_matches('/'));
+    // A SampleJob may copy from it, even if the set itself does not.
+    let uri = validity::source_uri(work.set);
+    let source = uri.and_then(|uri| source::read("", uri, work.settings.allow_local_paths).ok());
+    let source = source.and_then(|source| source.local_path);
+    let source = source.as_deref();
     let wanted = runtime::stateful_set(work.set, work.settings, &paths, source, replicas);
     match there {
         None => create(plan, Kind::StatefulSet, wanted),
@@ -196,15 +204,19 @@ fn ensure_stateful_set(
 
 /// The folders of the machine that the volume is on.
 fn volume_paths(work: &Work<'_>, record: &VolumeStatus) -> Result<Vec<String>, Obstacle> {
-    let is_default = record.secret == names::volume_secret(work.name);
-    if let (true, Some(dir)) = (is_default, &work.settings.default_volume_dir) {
-        let secret = volume::local_secret(work.set, dir);
-        let data = secret.get("stringData").and_then(Value::as_object);
-        let data = data.into_iter().flatten();
-        let data =
-            data.map(|(key, value)| (key.as_str(), value.as_str().unwrap_or_default().as_bytes()));
-        return Ok(VolumeSecret::read(data).local_paths);
+    let names_none = work.set.spec.secret_ref.is_none();
+    if let (true, Some(dir)) = (names_none, &work.settings.default_volume_dir) {
+        return Ok(read(&volume::local_secret(work.set, dir)).local_paths);
     }
     let secret = validity::volume_secret(&record.secret, work.seen, work.settings)?;
     Ok(secret.local_paths.clone())
+}
+
+/// What is to be known of a Secret that the operator makes.
+fn read(secret: &Value) -> VolumeSecret {
+    let data = secret.get("stringData").and_then(Value::as_object);
+    let data = data.into_iter().flatten();
+    VolumeSecret::read(
+        data.map(|(key, value)| (key.as_str(), value.as_str().unwrap_or_default().as_bytes())),
+    )
 }

@@ -98,6 +98,19 @@ pub enum Kind {
     StatefulSet,
 }
 
+impl Kind {
+    /// The name of the child of this kind that a set has.
+    pub fn name(self, namespace: &str, set: &str) -> String {
+        match self {
+            Kind::VolumeSecret => names::volume_secret(set),
+            Kind::PersistentVolume => names::volume(namespace, set),
+            Kind::PersistentVolumeClaim => names::claim(set),
+            Kind::Service => names::runtime_service(set),
+            Kind::StatefulSet => names::runtime(set),
+        }
+    }
+}
+
 /// The label of a node.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct NodeLabel {
@@ -192,6 +205,7 @@ pub fn secrets_needed(
             operation::state(&seen.answers, 0, &lock.id),
             State::NotFound | State::NeedsCredentials
         ),
+        None if work.lock().is_some() || !seen.ready(0) || !is_mounted_set(set) => false,
         None => match work.sync_due() {
             Due::Done => false,
             Due::Now => true,
@@ -206,6 +220,11 @@ pub fn secrets_needed(
         needed.source = reference(source.and_then(|source| source.secret_ref.as_ref()));
     }
     needed
+}
+
+fn is_mounted_set(set: &SampleSet) -> bool {
+    let phase = set.status.as_ref().and_then(|status| status.phase);
+    phase.is_some_and(is_mounted)
 }
 
 /// Decides what is to be done for `set`, given what is seen of its children.

@@ -53,8 +53,7 @@ fn advance(plan: &mut Plan, work: &Work<'_>) {
 /// Takes the lock for what is due; the servers are asked in a later pass, when
 /// the lock is seen to be there.
 fn start(plan: &mut Plan, work: &Work<'_>) {
-    let mounted = work.set.status.as_ref().and_then(|status| status.phase);
-    if !mounted.is_some_and(super::phase::is_mounted) || !work.faults.is_empty() {
+    if !super::is_mounted_set(work.set) || !work.faults.is_empty() {
         return;
     }
     if surplus(work).next().is_some() {

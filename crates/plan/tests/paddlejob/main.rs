@@ -8,6 +8,7 @@
 )]
 
 mod course;
+mod data;
 mod ending;
 mod environment;
 mod nodes;

@@ -11,7 +11,8 @@ use api::{
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use plan::paddlejob::{
-    Address, ConfigMapView, PodPhase, PodView, Seen, Settings, Trouble, config_map, urgency,
+    Address, ConfigMapView, PodPhase, PodView, SampleSetView, Seen, Settings, Trouble, config_map,
+    urgency,
 };
 use proptest::option;
 use proptest::prelude::*;
@@ -110,7 +111,7 @@ fn spec() -> BoxedStrategy<PaddleJobSpec> {
     );
     let rest = (
         option::of(any::<bool>()),
-        option::weighted(0.1, any::<String>()),
+        option::weighted(0.3, prop_oneof![Just("/data".to_owned()), any::<String>()]),
     );
     (roles, words, numbers, rest)
         .prop_map(|(roles, words, numbers, rest)| PaddleJobSpec {
@@ -127,11 +128,34 @@ fn spec() -> BoxedStrategy<PaddleJobSpec> {
             suspend: rest.0,
             scheduling_policy: None,
             sample_set_ref: rest.1.map(|mount_path| SampleSetReference {
+                name: Some("imagenet".to_owned()),
                 mount_path,
                 ..SampleSetReference::default()
             }),
         })
         .boxed()
+}
+
+fn sample_set() -> impl Strategy<Value = SampleSetView> {
+    use api::SampleSetPhase::{Mount, PartialReady, Ready};
+    let phase = option::of(select(&[Mount, PartialReady, Ready][..]));
+    let percent = option::of(number());
+    let all = (
+        phase,
+        percent,
+        number(),
+        option::of(number()),
+        any::<bool>(),
+    );
+    all.prop_map(
+        |(phase, cached_percent, partitions, replicas, is_going)| SampleSetView {
+            phase,
+            cached_percent,
+            partitions,
+            replicas,
+            is_going,
+        },
+    )
 }
 
 fn reference() -> impl Strategy<Value = PodReference> {
@@ -313,15 +337,17 @@ fn any_seen() -> BoxedStrategy<Seen> {
         option::of(data),
         prop::collection::btree_set(name(), 0..3),
         prop::collection::btree_set("[a-c]", 0..3),
+        option::of(sample_set()),
     )
         .prop_map(
-            |(pods, creating, succeeded, data, services, lost_nodes)| Seen {
+            |(pods, creating, succeeded, data, services, lost_nodes, sample_set)| Seen {
                 pods: pods.into_iter().map(Arc::new).collect(),
                 creating,
                 succeeded,
                 config_map: data.map(|data| Arc::new(ConfigMapView { data })),
                 services,
                 lost_nodes,
+                sample_set,
             },
         )
         .boxed()

@@ -1,6 +1,6 @@
 //! What is wrong in a spec is said by a condition, in words that help.
 
-use api::{Phase, Role, SampleSetReference};
+use api::{Phase, Role};
 use plan::paddlejob::{self, PodPhase, Refusal};
 use serde_json::{Value, json};
 
@@ -120,12 +120,6 @@ fn what_can_not_be_done_yet_is_refused_with_a_reason() {
         ),
         (base().spec(|spec| spec.elastic = Some(1)), "spec.elastic"),
         (base().role(Role::Heter, 1, template()), "spec.heter"),
-        (
-            base().spec(|spec| {
-                spec.sample_set_ref = Some(SampleSetReference::default());
-            }),
-            "spec.sampleSetRef",
-        ),
     ];
     for (job, field) in cases {
         let plan = job.plan(&nothing());

@@ -40,6 +40,7 @@ impl World {
             succeeded: BTreeSet::new(),
             services: services.map(|(name, _)| name.to_owned()).collect(),
             lost_nodes: self.dead_nodes.clone(),
+            sample_set: None,
         }
     }
 

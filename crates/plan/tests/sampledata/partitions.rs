@@ -1,0 +1,196 @@
+//! Partitions come, go and move; what is cached follows them.
+
+use api::{Operation, SampleSetPhase};
+use plan::operation::Task;
+
+use crate::support::*;
+
+fn warmups(stage: &Stage, from: usize) -> Vec<(i32, i32, bool)> {
+    let posts = stage.posts[from..]
+        .iter()
+        .filter_map(|post| match &post.task {
+            Task::Warmup(task) => Some((task.partition, task.partitions, task.evict_others)),
+            _ => None,
+        });
+    posts.collect()
+}
+
+#[test]
+fn every_partition_warms_its_own_share_and_evicts_nothing_the_first_time() {
+    let stage = stage(set("imagenet").partitions(2)).settle();
+    assert_eq!(warmups(&stage, 0), [(0, 2, false), (1, 2, false)]);
+    assert_eq!(
+        stage
+            .status()
+            .runtime_status
+            .as_ref()
+            .unwrap()
+            .runtime_ready
+            .as_deref(),
+        Some("2/2")
+    );
+}
+
+#[test]
+fn more_partitions_share_out_anew() {
+    let stage = stage(set("imagenet").partitions(2)).settle();
+    let from = stage.posts.len();
+    let stage = stage.edit(|set| set.partitions(4)).settle();
+    assert_eq!(stage.phase(), Some(SampleSetPhase::Ready));
+    assert!(stage.phases.contains(&Some(SampleSetPhase::PartialReady)));
+    assert_eq!(
+        warmups(&stage, from),
+        [(0, 4, true), (1, 4, true), (2, 4, true), (3, 4, true)]
+    );
+    assert_eq!(stage.seen.labelled_nodes.len(), 4);
+}
+
+#[test]
+fn fewer_partitions_drop_what_they_hold_before_they_go() {
+    let stage = stage(set("imagenet").partitions(4)).settle();
+    let from = stage.posts.len();
+    let stage = stage
+        .says(Operation::Clear, running())
+        .edit(|set| set.partitions(1))
+        .settle();
+    let cleared: Vec<i32> = stage.posts[from..]
+        .iter()
+        .map(|post| post.partition)
+        .collect();
+    assert_eq!(cleared, [1, 2, 3]);
+    assert_eq!(
+        stage.seen.stateful_set.ours().unwrap().replicas,
+        4,
+        "not before it is done"
+    );
+    let stage = stage.turns(succeeded()).settle();
+    assert_eq!(stage.seen.stateful_set.ours().unwrap().replicas, 1);
+    assert_eq!(stage.phase(), Some(SampleSetPhase::Ready));
+    assert_eq!(warmups(&stage, from), [(0, 1, true)]);
+    assert_eq!(stage.seen.labelled_nodes.len(), 1);
+    assert_eq!(
+        stage
+            .status()
+            .cache_status
+            .as_ref()
+            .unwrap()
+            .partitions
+            .len(),
+        1
+    );
+}
+
+#[test]
+fn a_partition_that_moves_is_warmed_where_it_is_now_and_no_other() {
+    let stage = stage(set("imagenet").partitions(3)).settle();
+    let from = stage.posts.len();
+    let stage = stage.change(|stage| {
+        stage.servers.remove(&1);
+        let pod = stage
+            .seen
+            .pods
+            .iter_mut()
+            .find(|pod| pod.partition == 1)
+            .unwrap();
+        pod.node = Some("node-9".to_owned());
+        pod.uid = "pod-1b".to_owned();
+    });
+    let stage = stage.settle();
+    assert_eq!(stage.phase(), Some(SampleSetPhase::Ready));
+    assert_eq!(warmups(&stage, from), [(1, 3, true)]);
+    assert_eq!(
+        stage.seen.labelled_nodes.get("node-9").unwrap(),
+        "imagenet-runtime-1"
+    );
+    assert!(!stage.seen.labelled_nodes.contains_key("node-1"));
+}
+
+#[test]
+fn a_missing_server_makes_the_set_partial_and_keeps_its_node() {
+    let stage = stage(set("imagenet").partitions(2)).settle();
+    let from = stage.posts.len();
+    let stage = stage.change(|stage| {
+        let pod = stage
+            .seen
+            .pods
+            .iter_mut()
+            .find(|pod| pod.partition == 1)
+            .unwrap();
+        pod.is_ready = false;
+    });
+    let stage = stage.settle();
+    assert_eq!(stage.phase(), Some(SampleSetPhase::PartialReady));
+    assert_eq!(stage.told("RuntimeReady").0, "RuntimeMissing");
+    assert!(stage.seen.labelled_nodes.contains_key("node-1"));
+    let stage = stage.change(|stage| {
+        let pod = stage
+            .seen
+            .pods
+            .iter_mut()
+            .find(|pod| pod.partition == 1)
+            .unwrap();
+        pod.is_ready = true;
+    });
+    let stage = stage.settle();
+    assert_eq!(stage.phase(), Some(SampleSetPhase::Ready));
+    assert_eq!(warmups(&stage, from), [], "its cache was never lost");
+}
+
+#[test]
+fn those_that_are_ready_are_warmed_without_waiting_for_the_rest() {
+    let stage = stage(set("imagenet").partitions(2)).change(|stage| {
+        let mut late = runtime_pod(1);
+        late.is_ready = false;
+        stage.seen.pods.push(late);
+    });
+    let stage = stage.settle();
+    assert_eq!(warmups(&stage, 0), [(0, 2, false)]);
+    assert_eq!(stage.phase(), Some(SampleSetPhase::PartialReady));
+    let stage = stage.change(|stage| {
+        stage
+            .seen
+            .pods
+            .iter_mut()
+            .for_each(|pod| pod.is_ready = true)
+    });
+    let stage = stage.settle();
+    assert_eq!(stage.phase(), Some(SampleSetPhase::Ready));
+    assert_eq!(warmups(&stage, 0), [(0, 2, false), (1, 2, true)]);
+}
+
+#[test]
+fn a_change_of_the_sampler_warms_anew() {
+    let stage = stage(set("imagenet")).settle();
+    let from = stage.posts.len();
+    let stage = stage.edit(|set| {
+        set.edit(|spec| {
+            spec.warmup = Some(api::Warmup {
+                strategy_name: Some(api::WarmupStrategy::Random),
+                ..api::Warmup::default()
+            });
+        })
+    });
+    let stage = stage.settle();
+    assert_eq!(warmups(&stage, from), [(0, 1, true)]);
+}
+
+#[test]
+fn a_pod_on_a_lost_node_is_deleted_a_minute_after_its_time() {
+    let stage = stage(set("imagenet")).settle();
+    let lose = |stage: &mut Stage, ago: i64| {
+        let pod = stage.seen.pods.first_mut().unwrap();
+        pod.deleted_at = Some(now() - seconds(ago));
+        pod.is_node_lost = true;
+    };
+    let stage = stage.change(|stage| lose(stage, 59));
+    assert!(stage.plan_set().pods_deleted.is_empty());
+    assert_eq!(stage.plan_set().wake_at, Some(now() + seconds(1)));
+    let stage = stage.change(|stage| lose(stage, 60));
+    let plan = stage.plan_set();
+    assert_eq!(plan.pods_deleted[0].uid, "pod-0");
+    assert!(
+        plan.events
+            .iter()
+            .any(|event| event.message.contains("node-0"))
+    );
+}

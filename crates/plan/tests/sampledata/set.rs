@@ -1,0 +1,246 @@
+//! The way of a set from nothing to Ready, and what it waits for.
+
+use api::{Operation, SampleSetPhase};
+use plan::sampleset::{Child, Urgency, urgency};
+
+use crate::support::*;
+
+#[test]
+fn the_set_of_the_tutorial_becomes_ready_through_every_phase() {
+    use SampleSetPhase::*;
+    let stage = stage(set("imagenet")).settle();
+    let phases = [Bound, Mount, Syncing, PartialReady, Ready].map(Some);
+    assert_eq!(stage.phases[1..], phases);
+    let cache = stage.status().cache_status.clone().unwrap();
+    assert_eq!(cache.total_size.as_deref(), Some("58 MiB"));
+    assert_eq!(cache.total_files.as_deref(), Some("1,284"));
+    assert_eq!(cache.cached_size.as_deref(), Some("58 MiB"));
+    assert_eq!(cache.cached_percent, Some(100));
+    assert_eq!(cache.disk_avail.as_deref(), Some("12 GiB"));
+    assert_eq!(cache.disk_usage_rate.as_deref(), Some("40.0%"));
+    assert_eq!(cache.partitions[0].node.as_deref(), Some("node-0"));
+    assert_eq!(cache.partitions[0].percent, Some(100));
+    let runtime = stage.status().runtime_status.clone().unwrap();
+    assert_eq!(runtime.runtime_ready.as_deref(), Some("1/1"));
+    assert_eq!(stage.seen.labelled_nodes["node-0"], "imagenet-runtime-0");
+    assert_eq!(stage.posted(0), [Operation::Sync, Operation::Warmup]);
+    assert_eq!(stage.status().operation, None);
+}
+
+#[test]
+fn a_settled_set_asks_for_nothing_and_never_wakes() {
+    let stage = stage(set("imagenet").partitions(3)).settle();
+    let plan = stage.plan_set();
+    assert!(plan.is_idle(), "{plan:#?}");
+    assert_eq!(plan.wake_at, None);
+    assert_eq!(Some(&plan.status), stage.set().status.as_ref());
+    assert_eq!(urgency(Some(stage.status()), &plan.status), Urgency::Never);
+}
+
+#[test]
+fn the_finalizer_comes_before_everything_else() {
+    let mut set = set("imagenet");
+    set.metadata.finalizers = Some(vec![
+        "paddlepaddle.org/sampleset-imagenet".to_owned(),
+        "somebody/else".to_owned(),
+    ]);
+    let plan = stage(set).plan_set();
+    let finalizers = ["somebody/else", "batch.paddlepaddle.org/sampleset"];
+    assert_eq!(plan.finalizers.unwrap(), finalizers);
+    assert!(plan.created.is_empty() && plan.server_secret.is_none());
+}
+
+#[test]
+fn without_the_driver_a_set_says_so_and_looks_again() {
+    let stage = stage(set("imagenet"))
+        .change(|stage| stage.seen.has_csi_driver = false)
+        .settle();
+    assert_eq!(stage.phase(), None);
+    let (reason, message) = stage.told("Bound");
+    assert_eq!(reason, "NoCsiDriver");
+    assert!(
+        message.contains("install the JuiceFS CSI driver"),
+        "{message}"
+    );
+    assert_eq!(stage.plan_set().wake_at, Some(now() + seconds(10)));
+    let stage = stage
+        .change(|stage| stage.seen.has_csi_driver = true)
+        .settle();
+    assert_eq!(stage.phase(), Some(SampleSetPhase::Ready));
+}
+
+#[test]
+fn a_missing_secret_is_waited_for_and_read_again() {
+    let stage = stage(set("imagenet"))
+        .change(|stage| stage.secrets.clear())
+        .settle();
+    assert_eq!(stage.told("Bound").0, "SecretMissing");
+    assert_eq!(stage.plan_set().wake_at, Some(now() + seconds(10)));
+    let lacking = secret(&REDIS[..3]);
+    let stage = stage.change(|stage| drop(stage.secrets.insert("imagenet".to_owned(), lacking)));
+    let stage = stage.after(10);
+    let (reason, message) = stage.told("Bound");
+    assert_eq!(reason, "SecretKeyMissing");
+    assert!(message.contains("has no metaurl"), "{message}");
+    let stage =
+        stage.change(|stage| drop(stage.secrets.insert("imagenet".to_owned(), secret(&REDIS))));
+    assert_eq!(stage.after(10).phase(), Some(SampleSetPhase::Ready));
+}
+
+#[test]
+fn no_secret_is_read_once_the_set_is_ready() {
+    let stage = stage(set("imagenet")).settle();
+    let needed =
+        plan::sampleset::secrets_needed(stage.set(), &stage.seen, &stage.settings, stage.now);
+    assert_eq!(needed, plan::sampleset::SecretsNeeded::default());
+}
+
+#[test]
+fn a_name_that_is_taken_is_a_condition_and_never_adopted() {
+    let stage = stage(set("imagenet"))
+        .change(|stage| stage.seen.claim = Child::Foreign)
+        .settle();
+    let (reason, message) = stage.told("Bound");
+    assert_eq!(reason, "NameTaken");
+    assert!(
+        message.contains("PersistentVolumeClaim imagenet"),
+        "{message}"
+    );
+    assert!(stage.seen.volume.is_missing());
+}
+
+#[test]
+fn a_set_without_a_bound_volume_or_with_a_pod_in_trouble_says_so() {
+    let stage = stage(set("imagenet"))
+        .change(|stage| stage.works = false)
+        .settle();
+    assert_eq!(stage.phase(), None);
+    assert_eq!(stage.told("Bound").0, "VolumeNotBound");
+    let stage = stage.change(|stage| {
+        stage.seen.claim = Child::Ours(plan::sampleset::VolumeView {
+            is_bound: true,
+            is_going: false,
+        });
+        let mut pod = runtime_pod(0);
+        pod.is_ready = false;
+        pod.node = None;
+        pod.trouble = Some("not schedulable: 0/1 nodes are available".to_owned());
+        stage.seen.pods.push(pod);
+    });
+    let stage = stage.settle();
+    assert_eq!(stage.phase(), Some(SampleSetPhase::Bound));
+    let (reason, message) = stage.told("RuntimeReady");
+    assert_eq!(reason, "PodInTrouble");
+    assert!(
+        message.contains("imagenet-runtime-0: not schedulable"),
+        "{message}"
+    );
+}
+
+#[test]
+fn a_set_whose_volume_has_the_data_only_warms() {
+    let stage = stage(set("imagenet").no_sync()).settle();
+    assert_eq!(stage.phase(), Some(SampleSetPhase::Ready));
+    assert_eq!(stage.posted(0), [Operation::Warmup]);
+    assert_eq!(stage.told("Synced").0, "NotWanted");
+}
+
+#[test]
+fn without_warmup_a_set_is_ready_after_the_sync() {
+    let lazy = set("imagenet").edit(|spec| {
+        spec.warmup = Some(api::Warmup {
+            enabled: Some(false),
+            ..api::Warmup::default()
+        });
+    });
+    let stage = stage(lazy).settle();
+    assert_eq!(stage.phase(), Some(SampleSetPhase::Ready));
+    assert_eq!(stage.posted(0), [Operation::Sync]);
+    assert_eq!(stage.told("Warm").0, "NotWanted");
+}
+
+#[test]
+fn changes_of_the_volume_are_not_applied_and_said_to_be_so() {
+    let stage = stage(set("imagenet")).settle();
+    let stage = stage
+        .edit(|set| set.edit(|spec| spec.secret_ref = secret_ref("other")))
+        .settle();
+    assert_eq!(stage.told("SpecChangeIgnored").0, "VolumeExists");
+    assert_eq!(stage.phase(), Some(SampleSetPhase::Ready));
+    assert_eq!(stage.status().volume.as_ref().unwrap().secret, "imagenet");
+    let stage = stage
+        .edit(|set| set.edit(|spec| spec.secret_ref = secret_ref("imagenet")))
+        .settle();
+    assert_eq!(stage.told("SpecChangeIgnored").0, "AsMade");
+}
+
+#[test]
+fn figures_alone_may_wait_and_a_phase_may_not() {
+    let stage = stage(set("imagenet")).settle();
+    let old = stage.status().clone();
+    let stage = stage.change(|stage| stage.servers.get_mut(&0).unwrap().figures.cached_bytes = 80);
+    let new = stage.plan_set().status;
+    assert_eq!(
+        new.cache_status.as_ref().unwrap().cached_size.as_deref(),
+        Some("80 B")
+    );
+    assert_eq!(urgency(Some(&old), &new), Urgency::Eventually);
+    assert_eq!(urgency(None, &new), Urgency::Now);
+}
+
+#[test]
+fn a_silent_server_is_named_and_its_figures_stay() {
+    let stage = stage(set("imagenet")).settle();
+    let stage = stage
+        .change(|stage| stage.servers.get_mut(&0).unwrap().is_silent = true)
+        .settle();
+    let cache = stage.status().cache_status.clone().unwrap();
+    assert_eq!(cache.total_size.as_deref(), Some("58 MiB"));
+    assert_eq!(
+        cache.error_massage.as_deref(),
+        Some("imagenet-runtime-0: connection refused")
+    );
+}
+
+#[test]
+fn local_mode_gives_a_set_without_secret_a_volume_of_its_own() {
+    let local = set("imagenet")
+        .edit(|spec| spec.secret_ref = None)
+        .source("file:///home/me/images");
+    let stage = stage(local).change(|stage| {
+        stage.settings.allow_local_paths = true;
+        stage.settings.default_volume_dir = Some("/state/volumes".to_owned());
+    });
+    let stage = stage.settle();
+    assert_eq!(stage.phase(), Some(SampleSetPhase::Ready));
+    assert_eq!(
+        stage.status().volume.as_ref().unwrap().secret,
+        "imagenet-volume"
+    );
+    let paths =
+        "/state/volumes/paddle-system.imagenet/blocks:/state/volumes/paddle-system.imagenet";
+    assert_eq!(
+        stage
+            .seen
+            .stateful_set
+            .ours()
+            .unwrap()
+            .local_paths
+            .as_deref(),
+        Some(paths)
+    );
+}
+
+#[test]
+fn a_secret_of_somebody_else_is_not_taken_for_that_of_a_local_volume() {
+    let stage = stage(set("imagenet").edit(|spec| spec.secret_ref = None)).change(|stage| {
+        stage.settings.allow_local_paths = true;
+        stage.settings.default_volume_dir = Some("/state/volumes".to_owned());
+        stage
+            .secrets
+            .insert("imagenet-volume".to_owned(), secret(&REDIS));
+    });
+    let stage = stage.settle();
+    assert_eq!(stage.told("Bound").0, "NameTaken");
+    assert!(stage.seen.volume.is_missing());
+}

@@ -1,0 +1,7 @@
+//! What the tests are written with.
+
+mod fixtures;
+mod stage;
+
+pub use fixtures::*;
+pub use stage::*;
