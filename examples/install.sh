@@ -1,7 +1,6 @@
 #!/usr/bin/env bash
-# Installs what the images in images.yaml stand for, JuiceFS and Redis into the project's
-# cache: examples/install.sh [paddle-3.3.1] [paddle-3.0.0] [nginx] [juicefs] [redis], all
-# unless named.
+# Installs what the images in images.yaml stand for into the project's cache:
+# examples/install.sh [paddle-3.3.1] [paddle-3.0.0] [nginx] [juicefs] [redis], all unless named.
 # What is there and works is left alone. Each part is made beside its place and moved there
 # when it works, so half of one is never taken for a whole.
 set -euo pipefail
