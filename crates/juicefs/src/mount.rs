@@ -190,9 +190,6 @@ impl Juicefs {
     /// Mounts a volume: the process that serves it, which outlives this one. It has a
     /// second process under it, and starts that again when it dies.
     ///
-    /// Where the same volume is mounted already and its process has lost the first of
-    /// the two, the new one takes over without a gap.
-    ///
     /// # Errors
     /// When it can't be mounted; then no process is left.
     pub async fn mount(&self, mount: &Mount<'_>) -> Result<u32, MountError> {

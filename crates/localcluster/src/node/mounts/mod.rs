@@ -173,6 +173,7 @@ impl Machine {
             let made = juicefs.format(&secret).await;
             made.map_err(|error| said(&error))?;
         }
+        place.abort();
         place.make().map_err(|error| said(&error))?;
         let mount = Mount {
             volume: &secret,

@@ -124,7 +124,15 @@ impl Place {
         shim::write(&self.0.join(RECORD), record)
     }
 
-    /// Makes the directories, where they are not there. What is mounted on one is left
+    /// Ends what is left of an earlier mount. JuiceFS could take it over without a gap,
+    /// but then requests that the dead process had read are never answered, and who
+    /// asked hangs; so they fail.
+    pub(super) fn abort(&self) {
+        let flags = MntFlags::MNT_FORCE | MntFlags::MNT_DETACH | MntFlags::UMOUNT_NOFOLLOW;
+        while umount2(&self.mount(), flags).is_ok() {}
+    }
+
+    /// Makes the directories, where they are not there. What pods are shown is left
     /// alone, and may be dead.
     pub(super) fn make(&self) -> io::Result<()> {
         for path in [self.stage(), self.shared()] {
