@@ -1,10 +1,14 @@
 //! The pods of cache runtime servers, as plans see them.
 
 use api::labels;
-use k8s_openapi::api::core::v1::{ContainerState, Pod, PodStatus};
-use kube::ResourceExt;
+use k8s_openapi::api::core::v1::{ContainerState, Event, Pod, PodStatus};
+use kube::api::ListParams;
+use kube::{Api, Client, ResourceExt};
 use plan::names;
 use plan::sampleset::RuntimePod;
+
+use crate::Error;
+use crate::error::code;
 
 /// What containers wait for as a matter of course.
 const USUAL: [&str; 2] = ["ContainerCreating", "PodInitializing"];
@@ -47,6 +51,34 @@ fn view(pod: &Pod, prefix: &str) -> Option<RuntimePod> {
         is_node_lost: false,
         name,
     })
+}
+
+/// Whether a pod has a node, and still nothing of it runs.
+pub(crate) fn is_stuck(pod: &RuntimePod) -> bool {
+    pod.node.is_some() && !pod.is_ready && pod.deleted_at.is_none()
+}
+
+/// What the kubelet last complained of: that a volume can't be mounted is told by
+/// events alone.
+pub(crate) async fn complaint(
+    client: &Client,
+    namespace: &str,
+    pod: &RuntimePod,
+) -> Result<Option<String>, Error> {
+    let events: Api<Event> = Api::namespaced(client.clone(), namespace);
+    let about = format!("involvedObject.uid={},type=Warning", pod.uid);
+    let events = match events.list(&ListParams::default().fields(&about)).await {
+        // Not everybody may read events, and nothing depends on it.
+        Err(error) if code(&error) == Some(403) => return Ok(None),
+        events => events.map_err(Error::Observe)?,
+    };
+    let mounts = |event: &&Event| {
+        let reason = event.reason.as_deref().unwrap_or_default();
+        reason.starts_with("FailedMount") || reason.starts_with("FailedAttach")
+    };
+    let last = events.items.iter().filter(mounts);
+    let last = last.max_by_key(|event| event.last_timestamp.as_ref().map(|time| time.0));
+    Ok(last.and_then(|event| event.message.clone()))
 }
 
 /// What keeps a container from running.

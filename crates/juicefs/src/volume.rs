@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::path::{Path, PathBuf};
 
 use percent_encoding::percent_decode_str;
 
@@ -116,6 +117,20 @@ impl Volume {
         ];
         keys.into_iter()
             .filter_map(|(name, key)| Some((name, key.as_deref()?)))
+    }
+
+    /// The directories of this machine that it lies in: of sqlite metadata, and of file
+    /// storage.
+    pub fn directories(&self) -> Vec<PathBuf> {
+        let metadata = self.metaurl.strip_prefix("sqlite3://");
+        let metadata = metadata.and_then(|file| Path::new(file).parent());
+        let bucket = self.bucket.strip_prefix("file://").unwrap_or(&self.bucket);
+        let blocks = (self.storage == "file").then(|| Path::new(bucket));
+        metadata
+            .into_iter()
+            .chain(blocks)
+            .map(Path::to_owned)
+            .collect()
     }
 
     /// A text without the keys.

@@ -2,11 +2,13 @@
 //! remembers.
 
 use k8s_openapi::NamespaceResourceScope;
+use kube::runtime::reflector::Store;
 use kube::{Api, Client, Resource};
 use plan::paddlejob::{ConfigMapView, PodPhase, PodView, Settings};
 
 use crate::cache::Cache;
 use crate::memory::Memories;
+use crate::sampleset::StoredSet;
 use crate::{Clock, Metrics};
 
 /// What every pass shares.
@@ -19,6 +21,8 @@ pub(super) struct Context {
     pub(super) config_maps: Cache<ConfigMapView>,
     pub(super) services: Cache<()>,
     pub(super) memories: Memories,
+    /// The sets that jobs may use.
+    pub(super) sets: Store<StoredSet>,
 }
 
 impl Context {
@@ -28,6 +32,7 @@ impl Context {
         settings: Settings,
         clock: Clock,
         metrics: Metrics,
+        sets: Store<StoredSet>,
     ) -> Context {
         Context {
             client,
@@ -38,6 +43,7 @@ impl Context {
             config_maps: Cache::default(),
             services: Cache::default(),
             memories: Memories::default(),
+            sets,
         }
     }
 

@@ -9,6 +9,9 @@ use kube::runtime::reflector;
 use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Client, Resource};
 use plan::paddlejob::{self, Settings};
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+use tokio_stream::wrappers::UnboundedReceiverStream;
 
 mod apply;
 mod context;
@@ -63,14 +66,24 @@ pub async fn run(
         metrics,
     } = options;
     let shutdown = shutdown.shared();
-    let context = Arc::new(Context::new(client.clone(), settings, clock, metrics));
+    let (reader, writer) = reflector::store();
+    let (concerned, changed) = mpsc::unbounded_channel();
+    let mut tasks = JoinSet::new();
+    let sets = watch::sets(
+        &mut tasks,
+        &client,
+        namespace.as_deref(),
+        &reader,
+        &concerned,
+    );
+    let context = Context::new(client.clone(), settings, clock, metrics, sets);
+    let context = Arc::new(context);
     // Nothing is decided before every cache is filled: a pod that is not in an
     // empty cache is not lost.
-    let (children, changed) = tokio::select! {
-        filled = watch::children(&context, namespace.as_deref()) => filled,
+    tokio::select! {
+        () = watch::children(&mut tasks, &context, namespace.as_deref(), &concerned) => {}
         () = shutdown.clone() => return,
-    };
-    let (reader, writer) = reflector::store();
+    }
     let listed = reader.clone();
     let (stored, forgetful) = (reader.clone(), Arc::clone(&context));
     let jobs = watcher(
@@ -92,7 +105,7 @@ pub async fn run(
     .touched_objects();
     let work = Controller::for_stream(jobs, reader)
         .with_config(Config::default().concurrency(CONCURRENCY))
-        .reconcile_on(changed)
+        .reconcile_on(UnboundedReceiverStream::new(changed))
         .graceful_shutdown_on(shutdown.clone())
         .run(timed_reconcile, back_off, context)
         .for_each(|_| std::future::ready(()));
@@ -109,7 +122,7 @@ pub async fn run(
         () = work => {},
         () = unlisted => {},
     }
-    drop(children);
+    drop(tasks);
 }
 
 async fn timed_reconcile(stored: Arc<StoredJob>, context: Arc<Context>) -> Result<Action, Error> {

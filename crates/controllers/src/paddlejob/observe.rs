@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use api::PaddleJob;
 use jiff::Timestamp;
-use plan::paddlejob::{Seen, is_overdue};
+use kube::runtime::reflector::ObjectRef;
+use plan::paddlejob::{SampleSetView, Seen, is_overdue};
 
 use super::context::Context;
 use crate::{Error, identity, nodes};
@@ -43,10 +44,18 @@ pub(super) async fn observe(
             .map(|child| child.name.clone())
             .collect(),
         lost_nodes: BTreeSet::new(),
-        sample_set: None,
+        sample_set: sample_set(context, job),
     };
     let overdue = seen.pods.iter().filter(|pod| is_overdue(pod, now));
     let suspects = overdue.filter_map(|pod| pod.node.as_deref()).collect();
     let lost_nodes = nodes::lost(&context.client, suspects).await?;
     Ok(Seen { lost_nodes, ..seen })
+}
+
+/// The set that a job uses, if it is there and can be read.
+fn sample_set(context: &Context, job: &PaddleJob) -> Option<SampleSetView> {
+    let name = job.spec.sample_set_ref.as_ref()?.name.as_deref()?;
+    let namespace = job.metadata.namespace.as_deref()?;
+    let set = context.sets.get(&ObjectRef::new(name).within(namespace))?;
+    set.0.as_ref().ok().map(SampleSetView::of)
 }

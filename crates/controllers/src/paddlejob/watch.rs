@@ -1,65 +1,126 @@
 //! The watches that fill the caches.
 
-use std::sync::Arc;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
-use futures::{Stream, StreamExt};
-use kube::runtime::reflector::ObjectRef;
+use futures::StreamExt;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::runtime::reflector::{ObjectRef, Store};
 use kube::runtime::{WatchStreamExt, watcher};
-use kube::{Api, Resource};
+use kube::{Api, Client, Resource};
+use plan::paddlejob::SampleSetView;
 use serde::de::DeserializeOwned;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
-use tokio_stream::wrappers::UnboundedReceiverStream;
 
 use super::context::Context;
 use super::stored::StoredJob;
 use super::wire::{IntoChild, WireConfigMap, WirePod, WireService};
 use crate::cache::{Cache, Child};
+use crate::sampleset::StoredSet;
 use crate::scoped;
-use crate::stores::interrupted;
+use crate::stores::{self, News, interrupted};
 
-/// Watches the children of all jobs. Returns when every cache is filled, with
-/// the tasks (which end when they are dropped) and the jobs whose children changed.
+/// Jobs that are to be looked at.
+type Concerned = mpsc::UnboundedSender<ObjectRef<StoredJob>>;
+
+/// A cluster without SampleSets, or a manager that may not see them, runs jobs all the
+/// same; so they are not waited for longer than this.
+const PATIENCE_WITH_SETS: Duration = Duration::from_secs(5);
+
+/// Watches the sets that jobs use, and tells the jobs of what matters to them.
+pub(super) fn sets(
+    tasks: &mut JoinSet<()>,
+    client: &Client,
+    namespace: Option<&str>,
+    jobs: &Store<StoredJob>,
+    concerned: &Concerned,
+) -> Store<StoredSet> {
+    let (jobs, concerned) = (jobs.clone(), concerned.clone());
+    let known: Mutex<HashMap<ObjectRef<StoredSet>, SampleSetView>> = Mutex::default();
+    let tell = move |news: News<'_, StoredSet>| {
+        let mut known = known.lock().unwrap_or_else(PoisonError::into_inner);
+        let set = match news {
+            News::All => {
+                known.clear();
+                None
+            }
+            News::Of(set) => {
+                let view = set.0.as_ref().map(SampleSetView::of).unwrap_or_default();
+                let before = known.insert(ObjectRef::from_obj(set), view.clone());
+                // Figures change every second; few of them matter here.
+                if before == Some(view) && set.meta().deletion_timestamp.is_none() {
+                    return;
+                }
+                Some(set.meta())
+            }
+        };
+        for job in jobs.state() {
+            if uses(&job, set) {
+                // Nobody listens any more when the process shuts down.
+                let _ = concerned.send(ObjectRef::from_obj(&*job));
+            }
+        }
+    };
+    let api = match namespace {
+        Some(namespace) => Api::namespaced(client.clone(), namespace),
+        None => Api::all(client.clone()),
+    };
+    stores::keep(tasks, api, None, tell)
+}
+
+/// Whether a job uses the set, or any.
+fn uses(job: &StoredJob, set: Option<&ObjectMeta>) -> bool {
+    let StoredJob::Good(job) = job else {
+        return false;
+    };
+    let used = job.spec.sample_set_ref.as_ref();
+    used.is_some_and(|used| {
+        set.is_none_or(|set| used.name == set.name && job.metadata.namespace == set.namespace)
+    })
+}
+
+/// Watches the children of all jobs, by tasks that end when they are dropped. Returns
+/// when every cache is filled.
 pub(super) async fn children(
+    tasks: &mut JoinSet<()>,
     context: &Arc<Context>,
     namespace: Option<&str>,
-) -> (
-    JoinSet<()>,
-    impl Stream<Item = ObjectRef<StoredJob>> + use<>,
+    changed: &Concerned,
 ) {
-    let mut tasks = JoinSet::new();
-    let (changed, jobs) = mpsc::unbounded_channel();
     let mut filled = Vec::new();
     let client = || context.client.clone();
     filled.push(follow(
-        &mut tasks,
+        tasks,
         context,
         |c| &c.pods,
         scoped::<WirePod>(client(), namespace),
         api::labels::RES_TYPE,
-        &changed,
+        changed,
     ));
     filled.push(follow(
-        &mut tasks,
+        tasks,
         context,
         |c| &c.config_maps,
         scoped::<WireConfigMap>(client(), namespace),
         api::labels::RES_NAME,
-        &changed,
+        changed,
     ));
     filled.push(follow(
-        &mut tasks,
+        tasks,
         context,
         |c| &c.services,
         scoped::<WireService>(client(), namespace),
         api::labels::RES_NAME,
-        &changed,
+        changed,
     ));
     for filled in filled {
         // An error means that the task was ended: the process shuts down.
         let _ = filled.await;
     }
-    (tasks, UnboundedReceiverStream::new(jobs))
+    let listed = context.sets.wait_until_ready();
+    let _ = tokio::time::timeout(PATIENCE_WITH_SETS, listed).await;
 }
 
 /// Keeps a cache up to date with the objects that have a label.
@@ -69,7 +130,7 @@ fn follow<K, V>(
     cache: fn(&Context) -> &Cache<V>,
     api: Api<K>,
     label: &str,
-    changed: &mpsc::UnboundedSender<ObjectRef<StoredJob>>,
+    changed: &Concerned,
 ) -> oneshot::Receiver<()>
 where
     K: Resource<DynamicType = ()>

@@ -24,17 +24,6 @@ use crate::error::{code, is_refusal, words};
 use crate::runtime::{self, CERTIFICATE, KEY, TOKEN, credentials};
 use crate::{Error, identity};
 
-/// The name of a child.
-pub(super) fn name_of(kind: Kind, namespace: &str, set: &str) -> String {
-    match kind {
-        Kind::VolumeSecret => names::volume_secret(set),
-        Kind::PersistentVolume => names::volume(namespace, set),
-        Kind::PersistentVolumeClaim => names::claim(set),
-        Kind::Service => names::runtime_service(set),
-        Kind::StatefulSet => names::runtime(set),
-    }
-}
-
 fn resource(kind: Kind) -> ApiResource {
     match kind {
         Kind::VolumeSecret => ApiResource::erase::<Secret>(&()),
@@ -227,7 +216,7 @@ impl Target<'_> {
     }
 
     async fn create(&self, object: &Object) -> Result<(), Error> {
-        let name = name_of(object.kind, self.namespace, self.name);
+        let name = object.kind.name(self.namespace, self.name);
         let kind = kind_name(object.kind);
         let api = self.api(object.kind);
         let child: DynamicObject = serde_json::from_value(object.value.clone())
@@ -249,7 +238,7 @@ impl Target<'_> {
     }
 
     async fn patch(&self, object: &Object) -> Result<(), Error> {
-        let name = name_of(object.kind, self.namespace, self.name);
+        let name = object.kind.name(self.namespace, self.name);
         let patched = self
             .api(object.kind)
             .patch_metadata(&name, &PatchParams::default(), &Patch::Merge(&object.value))
@@ -288,7 +277,7 @@ impl Target<'_> {
 
     /// Deletes a child that is ours.
     async fn delete(&self, kind: Kind) -> Result<(), Error> {
-        let (name, api) = (name_of(kind, self.namespace, self.name), self.api(kind));
+        let (name, api) = (kind.name(self.namespace, self.name), self.api(kind));
         let there = api.get_metadata_opt(&name).await.map_err(Error::Observe)?;
         let ours = there.filter(|there| is_ours(&there.metadata, self.uid));
         let Some(uid) = ours.and_then(|there| there.metadata.uid) else {

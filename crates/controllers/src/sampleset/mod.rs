@@ -26,7 +26,7 @@ use context::{Context, Stores};
 
 use crate::events::Reporter;
 use crate::stores::interrupted;
-use crate::{Clock, Error, Metrics, clock, identity, status};
+use crate::{Clock, Error, Metrics, clock, identity, pods, status};
 
 /// The lease of this controller: the id of the Go operator.
 pub const LEASE: &str = "37987177.paddlepaddle.org";
@@ -37,6 +37,8 @@ const NAME: &str = "sampleset-controller";
 const CONCURRENCY: u16 = 8;
 /// Figures alone are written at most so often.
 const FIGURES_EVERY: Duration = Duration::from_secs(1);
+/// What keeps a pod from starting may be told by events only, which are not watched.
+const LOOK_AGAIN: Duration = Duration::from_secs(5);
 /// The condition that says what the API server would not do.
 const REFUSED: &str = "Refused";
 
@@ -145,6 +147,9 @@ async fn reconcile(stored: Arc<StoredSet>, context: &Context) -> Result<Action, 
         return Ok(Action::await_change());
     }
     let mut wake = plan.wake_at.map(|at| clock::until(at, now));
+    if seen.pods.iter().any(pods::is_stuck) {
+        wake = wake.into_iter().chain([LOOK_AGAIN]).min();
+    }
     refuse(&mut plan.status, set, applied.refusal.as_deref(), now);
     match applied.refusal {
         Some(_) => {

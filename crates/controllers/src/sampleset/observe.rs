@@ -20,7 +20,6 @@ use plan::sampleset::{
 };
 use serde::de::DeserializeOwned;
 
-use super::apply::name_of;
 use super::context::{Context, StoredSampleJob};
 use crate::cache::Owner;
 use crate::error::code;
@@ -126,7 +125,7 @@ impl Looks<'_> {
     where
         K: Resource<DynamicType = ()> + Clone,
     {
-        let name = name_of(kind, self.namespace, self.name);
+        let name = kind.name(self.namespace, self.name);
         let mut reference = ObjectRef::new(&name);
         if kind != Kind::PersistentVolume {
             reference = reference.within(self.namespace);
@@ -148,6 +147,10 @@ impl Looks<'_> {
         let suspects = suspects.filter_map(|pod| pod.node.as_deref()).collect();
         let lost = nodes::lost(&self.context.client, suspects).await?;
         for pod in &mut seen.pods {
+            if pods::is_stuck(pod) && pod.trouble.is_none() && pod.ip.is_none() {
+                let client = &self.context.client;
+                pod.trouble = pods::complaint(client, self.namespace, pod).await?;
+            }
             let node = pod.node.as_ref();
             pod.is_node_lost = node.is_some_and(|node| lost.contains(node));
         }

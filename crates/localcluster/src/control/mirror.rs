@@ -162,7 +162,11 @@ impl Retry {
             *self = Retry::default();
             return;
         };
-        tracing::warn!(%error, "{what}: will be tried again");
+        // The first time it is mostly somebody else's write that came between.
+        match self.failures {
+            0 => tracing::debug!(%error, "{what}: will be tried again"),
+            _ => tracing::warn!(%error, "{what}: will be tried again"),
+        }
         let delay = Retry::FIRST.saturating_mul(1 << self.failures.min(16));
         self.failures += 1;
         self.at = Some(Instant::now() + delay.min(Retry::LONGEST));

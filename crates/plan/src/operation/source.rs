@@ -36,8 +36,12 @@ pub fn scheme(url: &str) -> Option<&str> {
 pub fn sqlite_folder(metaurl: &str) -> Option<String> {
     let path = metaurl.strip_prefix("sqlite3://")?;
     let path = path.split('?').next().unwrap_or_default();
-    let (folder, _) = path.rsplit_once('/')?;
-    Some(if folder.is_empty() { "/" } else { folder }.to_owned())
+    Some(match path.rsplit_once('/') {
+        Some(("", _)) => "/".to_owned(),
+        Some((folder, _)) => folder.to_owned(),
+        // Wherever the program happens to be started.
+        None => String::new(),
+    })
 }
 
 /// Reads an address, or says what is wrong with it: `field` begins the sentence.
@@ -49,7 +53,10 @@ pub fn read(field: &str, uri: &str, allow_local_paths: bool) -> Result<Source, S
         return Err(format!("{field} has no scheme; write it as {shape}"));
     };
     let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
-    if authority.contains('@') {
+    // A key may itself hold a slash: AKIA:a/b@bucket.
+    let after_colon = authority.rsplit_once(':').map(|(_, port)| port);
+    let odd_port = after_colon.is_some_and(|port| !port.bytes().all(|b| b.is_ascii_digit()));
+    if authority.contains('@') || odd_port {
         return Err(format!(
             "{field} holds a user name or key before '@', where everybody can read it; move it to a Secret with access-key and secret-key, and name that in secretRef"
         ));
@@ -163,6 +170,7 @@ mod tests {
             "s3://AKIA:sesame@bucket/x",
             "ks3://AKIA:sesame@bucket/x",
             "AKIA:sesame@b",
+            "s3://AKIA:open/sesame@bucket/x",
         ] {
             let why = refused(uri, true);
             assert!(!why.is_empty() && !why.contains("sesame"), "{why}");
@@ -178,6 +186,7 @@ mod tests {
             sqlite_folder("sqlite3:///d/meta.db?x=1").as_deref(),
             Some("/d")
         );
+        assert_eq!(sqlite_folder("sqlite3://meta.db").as_deref(), Some(""));
         assert_eq!(sqlite_folder("redis://h/0"), None);
     }
 }

@@ -21,10 +21,10 @@ use kube::api::ListParams;
 use kube::{Api, ResourceExt};
 use tokio::task::JoinHandle;
 
-use super::Machine;
 use super::folder::Folder;
 use super::pod::RETRY;
 use super::volumes::Source;
+use super::{DATA, Machine};
 use crate::events::Weight;
 use crate::process::Process;
 use place::{Place, Record, forget_socket};
@@ -170,6 +170,7 @@ impl Machine {
         let dirs = dirs.collect::<Result<Vec<PathBuf>, String>>()?;
         {
             let _alone = self.mounts.formatting.lock().await;
+            self.make_own(&secret).map_err(|error| said(&error))?;
             let made = juicefs.format(&secret).await;
             made.map_err(|error| said(&error))?;
         }
@@ -191,6 +192,15 @@ impl Machine {
             .and_then(|process| place.write_record(&record(process)))
             .and_then(|()| place.show());
         shown.map_err(|error| said(&error))
+    }
+
+    /// Makes the directories of a volume that this machine keeps for its user. Those of
+    /// his own choice are his to make.
+    fn make_own(&self, volume: &Volume) -> io::Result<()> {
+        let own = self.dir.join(DATA);
+        let dirs = volume.directories().into_iter();
+        dirs.filter(|dir| dir.starts_with(&own))
+            .try_for_each(fs::create_dir_all)
     }
 
     async fn secret_of(&self, csi: &CSIPersistentVolumeSource) -> Result<Volume, String> {
