@@ -2,6 +2,7 @@
 
 use std::fs::{self, File};
 use std::io;
+use std::io::ErrorKind::{InvalidInput, NotFound};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Component, Path, PathBuf};
@@ -61,13 +62,23 @@ pub(super) fn make(root: &Root) -> io::Result<()> {
     pivot_root(".", ".")?;
     umount2(".", MntFlags::MNT_DETACH)?;
     std::env::set_current_dir("/")?;
+    // First, so that a volume which lies there is seen on top.
+    let covered = hide(root, [(root.lower.as_path(), Path::new("/"))])?;
     for (target, source) in sources {
         let mode = rustix::fs::fstat(&source)?.st_mode;
         let is_directory = FileType::from_raw_mode(mode).is_dir();
         place(&target, is_directory).map_err(|error| at(&target, &error))?;
         attach(&source, &target).map_err(|error| at(&target, &error))?;
     }
-    hide(root)?;
+    let mounts = root.mounts.iter();
+    let shown = mounts.map(|mount| (mount.source.as_path(), mount.target.as_path()));
+    for there in covered.into_iter().chain(hide(root, shown)?) {
+        match read_only(&there, HARMLESS) {
+            // A mount above it has put it out of sight.
+            Err(error) if matches!(error.kind(), NotFound | InvalidInput) => {}
+            done => done.map_err(|error| at(&there, &error))?,
+        }
+    }
     for mount in &root.mounts {
         if mount.kind == MountKind::ReadOnly {
             read_only(&mount.target, MsFlags::empty())
@@ -341,12 +352,14 @@ fn devices(root: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Hides directories of the machine, in the image and in whatever else shows them.
-fn hide(root: &Root) -> io::Result<()> {
-    let image = (root.lower.as_path(), Path::new("/"));
-    let mounts = root.mounts.iter();
-    let shown = mounts.map(|mount| (mount.source.as_path(), mount.target.as_path()));
-    for (source, target) in std::iter::once(image).chain(shown) {
+/// Hides directories of the machine wherever they are shown: under what is covered
+/// there by an empty one, which may be entered on the way to a volume.
+fn hide<'a>(
+    root: &Root,
+    shown: impl IntoIterator<Item = (&'a Path, &'a Path)>,
+) -> io::Result<Vec<PathBuf>> {
+    let mut covered = Vec::new();
+    for (source, target) in shown {
         for hidden in &root.hidden {
             let Ok(rest) = hidden.strip_prefix(source) else {
                 continue;
@@ -356,9 +369,11 @@ fn hide(root: &Root) -> io::Result<()> {
                 .all(|part| matches!(part, Component::Normal(_)));
             let there = target.join(rest);
             if is_below && rest != Path::new("") && there.is_dir() {
-                nothing_at(&there)?;
+                let (kind, mode) = (Some("tmpfs"), Some("mode=711"));
+                mount(kind, &there, kind, HARMLESS, mode)?;
+                covered.push(there);
             }
         }
     }
-    Ok(())
+    Ok(covered)
 }
