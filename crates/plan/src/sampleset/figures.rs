@@ -70,12 +70,24 @@ fn cache_status(
     new.total_size = Some(size(first.total_bytes));
     new.total_files = Some(count(first.total_files));
     new.cached_size = Some(size(cached));
-    new.cached_percent = part(cached, first.total_bytes);
+    new.cached_percent = cached_percent(&all).or_else(|| part(cached, first.total_bytes));
     new.disk_size = Some(size(disk));
     new.disk_used = Some(size(used));
     new.disk_avail = Some(size(sum(|figures| figures.disk_avail)));
     new.disk_usage_rate = Some(rate(used, disk));
     new
+}
+
+/// How much of what the partitions should hold they do hold. TOTAL can't tell: it counts
+/// whole blocks of 4 KiB.
+fn cached_percent(all: &[&CacheFigures]) -> Option<i32> {
+    let mut sums = (0_u64, 0_u64);
+    for figures in all {
+        let share = figures.share_bytes?;
+        sums.0 = sums.0.saturating_add(figures.cached_bytes.min(share));
+        sums.1 = sums.1.saturating_add(share);
+    }
+    part(sums.0, sums.1)
 }
 
 fn partition_status(old: &CacheStatus, seen: &Seen, partition: i32) -> Option<PartitionStatus> {
