@@ -38,7 +38,7 @@ const CONCURRENCY: u16 = 8;
 /// Figures alone are written at most so often.
 const FIGURES_EVERY: Duration = Duration::from_secs(1);
 /// What keeps a pod from starting may be told by events only, which are not watched.
-const LOOK_AGAIN: Duration = Duration::from_secs(5);
+const LOOK_AGAIN: Duration = Duration::from_secs(3);
 /// The condition that says what the API server would not do.
 const REFUSED: &str = "Refused";
 
@@ -147,7 +147,8 @@ async fn reconcile(stored: Arc<StoredSet>, context: &Context) -> Result<Action, 
         return Ok(Action::await_change());
     }
     let mut wake = plan.wake_at.map(|at| clock::until(at, now));
-    if seen.pods.iter().any(pods::is_stuck) {
+    // Nor are the jobs that a set which is to go waits for.
+    if seen.pods.iter().any(pods::is_stuck) || !seen.jobs.is_empty() {
         wake = wake.into_iter().chain([LOOK_AGAIN]).min();
     }
     refuse(&mut plan.status, set, applied.refusal.as_deref(), now);
