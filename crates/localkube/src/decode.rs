@@ -54,6 +54,7 @@ fn unknown(kind: &Kind, object: &Value) -> Result<Vec<Vec<Step>>, String> {
         ("apps", "StatefulSet") => read::<apps::v1::StatefulSet>,
         ("coordination.k8s.io", "Lease") => read::<coordination::v1::Lease>,
         ("events.k8s.io", "Event") => read::<events::v1::Event>,
+        ("storage.k8s.io", "CSIDriver") => read::<storage::v1::CSIDriver>,
         ("storage.k8s.io", "StorageClass") => read::<storage::v1::StorageClass>,
         ("apiextensions.k8s.io", "CustomResourceDefinition") => {
             read::<apiextensions::v1::CustomResourceDefinition>

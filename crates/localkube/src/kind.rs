@@ -152,6 +152,9 @@ pub fn built_in() -> Vec<Kind> {
             .in_all(),
         core("Lease", "leases", &[]).in_group("coordination.k8s.io"),
         core("Event", "events", &["ev"]).in_group("events.k8s.io"),
+        core("CSIDriver", "csidrivers", &[])
+            .in_group("storage.k8s.io")
+            .of_the_cluster(),
         core("StorageClass", "storageclasses", &["sc"])
             .in_group("storage.k8s.io")
             .of_the_cluster(),

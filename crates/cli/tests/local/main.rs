@@ -14,3 +14,4 @@ mod isolation;
 mod pods;
 mod support;
 mod training;
+mod volumes;

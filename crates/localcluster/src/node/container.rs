@@ -110,7 +110,10 @@ impl Parts<'_> {
             volume.ok_or_else(|| trouble(format!("there is no volume {:?}", mount.name)))?;
         let expanded = mount.sub_path_expr.as_deref();
         let expanded = expanded.map(|path| expand(path, &[&self.variables]));
-        let mut source = volume.path.clone();
+        let is_read_only = volume.read_only || mount.read_only == Some(true);
+        let read_only_path = volume.read_only_path.as_ref().filter(|_| is_read_only);
+        let root = read_only_path.unwrap_or(&volume.path);
+        let mut source = root.clone();
         if let Some(path) = expanded
             .or(mount.sub_path.clone())
             .filter(|path| !path.is_empty())
@@ -118,7 +121,7 @@ impl Parts<'_> {
             let failed =
                 |why: String| trouble(format!("subPath of volume {:?}: {why}", mount.name));
             let path = inside(&path).map_err(failed)?;
-            source = within(&volume.path, &path).map_err(|error| failed(error.to_string()))?;
+            source = within(root, &path).map_err(|error| failed(error.to_string()))?;
             if source.starts_with(self.hidden) && !volume.path.starts_with(self.hidden) {
                 return Err(failed(format!("{path:?} is the state directory")));
             }
@@ -126,7 +129,7 @@ impl Parts<'_> {
         Ok(Mount {
             source,
             target: Path::new("/").join(&mount.mount_path),
-            kind: match volume.read_only || mount.read_only == Some(true) {
+            kind: match is_read_only {
                 true => MountKind::ReadOnly,
                 false => MountKind::Writable,
             },

@@ -173,6 +173,14 @@ impl Image {
             hint: None,
         }
     }
+
+    /// The same, with what may help where a part of it is missing.
+    pub fn hinting(self, hint: &str) -> Image {
+        Image {
+            hint: Some(hint.to_owned()),
+            ..self
+        }
+    }
 }
 
 /// `nginx` is short for `docker.io/library/nginx:latest`.

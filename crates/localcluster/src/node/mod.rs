@@ -8,6 +8,7 @@ mod given;
 pub mod images;
 pub mod lifecycle;
 mod logs;
+mod mounts;
 mod names;
 pub mod network;
 mod pod;
@@ -37,6 +38,7 @@ use tokio::task::JoinSet;
 use crate::events::{Teller, Weight};
 use folder::Folder;
 use images::Images;
+use mounts::Mounts;
 use names::Names;
 use network::Network;
 use pod::Keeper;
@@ -50,7 +52,12 @@ pub struct Options {
     pub nodes: usize,
     /// The images that are known.
     pub images: Images,
+    /// Where what was installed for the project is: JuiceFS is looked for there first.
+    pub installed: PathBuf,
 }
+
+/// A directory of the state directory that pods may mount, unlike the rest.
+pub const DATA: &str = "data";
 
 /// What all pods of the machine share.
 pub(crate) struct Machine {
@@ -60,6 +67,7 @@ pub(crate) struct Machine {
     network: Network,
     names: Names,
     teller: Teller,
+    mounts: Mounts,
     /// The pods of our nodes by uid.
     pods: RwLock<BTreeMap<String, Arc<Pod>>>,
 }
@@ -142,6 +150,7 @@ impl Agent {
             images: options.images,
             dir,
             names: Names::default(),
+            mounts: Mounts::new(options.installed),
             pods: RwLock::default(),
         });
         for folder in machine.folders()? {
@@ -164,6 +173,8 @@ impl Agent {
     /// When the nodes can't be registered.
     pub async fn run(self, stop: impl Future<Output = ()>) -> kube::Result<()> {
         register::nodes(&self.machine, &self.nodes).await?;
+        register::driver(&self.machine).await?;
+        self.machine.adopt_volumes().await;
         let (stopping, stopped) = watch::channel(false);
         let mut keepers = Keepers {
             machine: Arc::clone(&self.machine),
@@ -204,6 +215,7 @@ impl Agent {
             }
         }
         names.abort();
+        self.machine.end_volumes(&keepers.nodes).await;
         self.machine.network.down();
         Ok(())
     }
@@ -302,6 +314,10 @@ impl Keepers {
                 if let Err(error) = folder.remove() {
                     tracing::warn!(%error, "the folder of a pod stays");
                 }
+                let (machine, uid) = (Arc::clone(&self.machine), uid.map(str::to_owned));
+                tokio::spawn(async move {
+                    machine.release_volumes(&uid.unwrap_or_default()).await;
+                });
             }
         }
     }

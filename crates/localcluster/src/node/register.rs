@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use k8s_openapi::api::core::v1::{
     Container, Node, NodeAddress, NodeCondition, NodeSpec, NodeStatus, NodeSystemInfo,
 };
+use k8s_openapi::api::storage::v1::{CSIDriver, CSIDriverSpec};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use kube::Api;
@@ -12,6 +13,7 @@ use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use serde_json::json;
 
 use super::Machine;
+use super::mounts::DRIVER;
 
 /// Marks the nodes that are ours.
 const LABEL: &str = "paddle-operator.local/node";
@@ -51,6 +53,27 @@ pub(super) async fn nodes(machine: &Machine, names: &[String]) -> kube::Result<(
         }
     }
     Ok(())
+}
+
+/// Says that volumes of JuiceFS can be mounted, as its CSI driver does where it is
+/// installed.
+pub(super) async fn driver(machine: &Machine) -> kube::Result<()> {
+    let driver = CSIDriver {
+        metadata: ObjectMeta {
+            name: Some(DRIVER.to_owned()),
+            ..ObjectMeta::default()
+        },
+        spec: CSIDriverSpec {
+            attach_required: Some(false),
+            pod_info_on_mount: Some(false),
+            ..CSIDriverSpec::default()
+        },
+    };
+    let drivers: Api<CSIDriver> = Api::all(machine.client.clone());
+    match drivers.create(&PostParams::default(), &driver).await {
+        Err(kube::Error::Api(status)) if status.code == 409 => Ok(()),
+        made => made.map(drop),
+    }
 }
 
 fn labels(name: &str) -> BTreeMap<String, String> {

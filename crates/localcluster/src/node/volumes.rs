@@ -5,16 +5,19 @@ use std::fs;
 use std::io;
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::{Component, Path, PathBuf};
+use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::{
     DownwardAPIVolumeFile, HostPathVolumeSource, KeyToPath, PersistentVolume,
     PersistentVolumeClaim, Pod, Volume,
 };
-use kube::{Api, Client};
+use kube::Api;
 
 use super::environment::field_of;
 use super::given::Given;
 use super::lifecycle::Trouble;
+use super::mounts::DRIVER;
+use super::{DATA, Machine};
 use crate::rootless;
 
 /// Files of a volume by their path in it.
@@ -25,20 +28,31 @@ type Files = BTreeMap<PathBuf, Vec<u8>>;
 pub struct Source {
     /// Where.
     pub path: PathBuf,
+    /// Where it is for those that only read, if that is elsewhere.
+    pub read_only_path: Option<PathBuf>,
     /// It can't be written, whatever the container says.
     pub read_only: bool,
 }
 
+impl Source {
+    /// A directory or a file.
+    pub(super) fn at(path: PathBuf) -> Source {
+        Source {
+            path,
+            read_only_path: None,
+            read_only: false,
+        }
+    }
+}
+
 /// Prepares volumes.
-pub struct Volumes<'a> {
-    /// Where ConfigMaps, Secrets and claims are.
-    pub client: &'a Client,
+pub(super) struct Volumes<'a> {
+    /// Where they are, and where ConfigMaps, Secrets and claims are.
+    pub(super) machine: &'a Arc<Machine>,
     /// Whose volumes.
-    pub pod: &'a Pod,
+    pub(super) pod: &'a Pod,
     /// Where those are that are the pod's own.
-    pub dir: &'a Path,
-    /// What no volume may show.
-    pub hidden: &'a Path,
+    pub(super) dir: &'a Path,
 }
 
 impl Volumes<'_> {
@@ -46,7 +60,7 @@ impl Volumes<'_> {
     ///
     /// # Errors
     /// When one can't be, in the words of a kubelet.
-    pub async fn prepare(&self) -> Result<BTreeMap<String, Source>, Trouble> {
+    pub(super) async fn prepare(&self) -> Result<BTreeMap<String, Source>, Trouble> {
         let mut sources = BTreeMap::new();
         for volume in self
             .pod
@@ -66,7 +80,7 @@ impl Volumes<'_> {
 
     async fn source(&self, volume: &Volume) -> Result<Source, String> {
         if let Some(host) = &volume.host_path {
-            return host_path(host, self.hidden);
+            return self.host_path(host).await;
         }
         if let Some(claim) = &volume.persistent_volume_claim {
             let source = self.claimed(&claim.claim_name).await?;
@@ -120,7 +134,10 @@ impl Volumes<'_> {
             None => empty(&path, group),
         };
         made.map_err(|error| error.to_string())?;
-        Ok(Source { path, read_only })
+        Ok(Source {
+            read_only,
+            ..Source::at(path)
+        })
     }
 
     /// The group that owns the volumes of the pod.
@@ -161,7 +178,7 @@ impl Volumes<'_> {
 
     fn given(&self) -> Given<'_> {
         Given {
-            client: self.client,
+            client: &self.machine.client,
             pod: self.pod,
         }
     }
@@ -179,7 +196,7 @@ impl Volumes<'_> {
     /// The directory behind a claim.
     async fn claimed(&self, name: &str) -> Result<Source, String> {
         let claims: Api<PersistentVolumeClaim> =
-            Api::namespaced(self.client.clone(), self.namespace());
+            Api::namespaced(self.machine.client.clone(), self.namespace());
         let claim = claims
             .get_opt(name)
             .await
@@ -187,28 +204,38 @@ impl Volumes<'_> {
         let claim = claim.ok_or(format!("persistentvolumeclaim {name:?} not found"))?;
         let volume = claim.spec.and_then(|spec| spec.volume_name);
         let volume = volume.ok_or(format!("persistentvolumeclaim {name:?} is not bound"))?;
-        let volumes: Api<PersistentVolume> = Api::all(self.client.clone());
+        let volumes: Api<PersistentVolume> = Api::all(self.machine.client.clone());
         let found = volumes
             .get_opt(&volume)
             .await
             .map_err(|error| error.to_string())?;
-        let spec = found.and_then(|found| found.spec);
-        let spec = spec.ok_or(format!("persistentvolume {volume:?} not found"))?;
+        let found = found.ok_or(format!("persistentvolume {volume:?} not found"))?;
+        let spec = found.spec.clone().unwrap_or_default();
+        if spec.csi.is_some_and(|csi| csi.driver == DRIVER) {
+            return self.machine.mount_volume(&found, self.pod).await;
+        }
         if let Some(host) = &spec.host_path {
-            return host_path(host, self.hidden);
+            return self.host_path(host).await;
         }
         if let Some(local) = &spec.local {
-            return host_path(
-                &HostPathVolumeSource {
-                    path: local.path.clone(),
-                    type_: Some("Directory".to_owned()),
-                },
-                self.hidden,
-            );
+            let local = HostPathVolumeSource {
+                path: local.path.clone(),
+                type_: Some("Directory".to_owned()),
+            };
+            return host_path(&local, &self.machine.dir);
         }
         Err(format!(
-            "persistentvolume {volume:?} is neither hostPath nor local"
+            "persistentvolume {volume:?} is neither hostPath nor local, nor of the CSI driver {DRIVER}"
         ))
+    }
+
+    /// A directory or a file of the node: of the machine, but for caches, which each
+    /// node has for itself.
+    async fn host_path(&self, host: &HostPathVolumeSource) -> Result<Source, String> {
+        match self.machine.cache_dir(host, self.pod).await? {
+            Some(own) => Ok(own),
+            None => host_path(host, &self.machine.dir),
+        }
     }
 }
 
@@ -263,7 +290,7 @@ fn host_path(host: &HostPathVolumeSource, hidden: &Path) -> Result<Source, Strin
     }
     // Where it really is, so that what is hidden can be told from what is not.
     let path = fs::canonicalize(path).map_err(failed)?;
-    if path.starts_with(hidden) {
+    if path.starts_with(hidden) && !path.starts_with(hidden.join(DATA)) {
         return Err(format!(
             "hostPath {:?} is part of the state directory",
             host.path
@@ -272,10 +299,7 @@ fn host_path(host: &HostPathVolumeSource, hidden: &Path) -> Result<Source, Strin
     match host.type_.as_deref().unwrap_or_default() {
         "Directory" if !path.is_dir() => Err(format!("hostPath {:?} is no directory", host.path)),
         "File" if !path.is_file() => Err(format!("hostPath {:?} is no file", host.path)),
-        _ => Ok(Source {
-            path,
-            read_only: false,
-        }),
+        _ => Ok(Source::at(path)),
     }
 }
 

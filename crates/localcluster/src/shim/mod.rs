@@ -29,6 +29,7 @@ pub use capabilities::{
     DEFAULT as DEFAULT_CAPABILITIES, all as all_capabilities, parse as parse_capability,
 };
 pub use log::KEPT as LOGS_ASIDE;
+pub(crate) use mounts::{bind, read_only};
 pub use record::{
     EXIT, Exited, LOG, Mount, MountKind, RUN, Root, Run, STARTED, Started, User, read, write,
 };

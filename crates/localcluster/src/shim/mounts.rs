@@ -232,7 +232,8 @@ fn kernel(root: &Path) -> io::Result<()> {
     Ok(())
 }
 
-fn bind(source: &Path, target: &Path) -> io::Result<()> {
+/// Mounts a directory or a file a second time.
+pub(crate) fn bind(source: &Path, target: &Path) -> io::Result<()> {
     Ok(mount(
         Some(source),
         target,
@@ -242,7 +243,8 @@ fn bind(source: &Path, target: &Path) -> io::Result<()> {
     )?)
 }
 
-fn read_only(target: &Path, flags: MsFlags) -> io::Result<()> {
+/// Makes what is mounted at a path read-only there.
+pub(crate) fn read_only(target: &Path, flags: MsFlags) -> io::Result<()> {
     // An ordinary user may not take away what the machine forbids there.
     let now = rustix::fs::statvfs(target)?.f_flag;
     let kept = [

@@ -30,6 +30,19 @@ pub fn fill(kind: &Kind, object: &mut Value) {
         ("", "Secret") => secret(object),
         ("", "PersistentVolume") => persistent_volume(object),
         ("", "PersistentVolumeClaim") => claim(object),
+        ("storage.k8s.io", "CSIDriver") => {
+            for (field, value) in [
+                ("attachRequired", json!(true)),
+                ("podInfoOnMount", json!(false)),
+                ("storageCapacity", json!(false)),
+                ("fsGroupPolicy", json!("ReadWriteOnceWithFSType")),
+                ("volumeLifecycleModes", json!(["Persistent"])),
+                ("requiresRepublish", json!(false)),
+                ("seLinuxMount", json!(false)),
+            ] {
+                set(object, "/spec", field, value);
+            }
+        }
         ("storage.k8s.io", "StorageClass") => {
             set(object, "", "reclaimPolicy", json!("Delete"));
             set(object, "", "volumeBindingMode", json!("Immediate"));

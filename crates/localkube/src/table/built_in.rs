@@ -54,6 +54,7 @@ pub(super) fn find(kind: &Kind) -> Option<Printed> {
                     vec![name(object), json!(holder), since(object)]
                 })
             }
+            ("storage.k8s.io", "CSIDriver") => (&storage::DRIVERS, storage::drivers),
             ("storage.k8s.io", "StorageClass") => (&storage::CLASSES, storage::classes),
             ("apiextensions.k8s.io", "CustomResourceDefinition") => (&DEFINITIONS, definitions),
             _ => return None,

@@ -125,3 +125,36 @@ pub(super) fn classes(object: &Value) -> Vec<Value> {
         since(object),
     ]
 }
+
+pub(super) const DRIVERS: [(&str, i64); 8] = [
+    ("Name", 0),
+    ("AttachRequired", 0),
+    ("PodInfoOnMount", 0),
+    ("StorageCapacity", 0),
+    ("TokenRequests", 0),
+    ("RequiresRepublish", 0),
+    ("Modes", 0),
+    ("Age", 0),
+];
+
+pub(super) fn drivers(object: &Value) -> Vec<Value> {
+    let is = |field: &str| {
+        let value = at(object, &format!("spec.{field}"));
+        json!(value == Some(&Value::Bool(true)))
+    };
+    let words = |field: &str, key: &str| {
+        let words = list(object, field).iter();
+        let words = words.map(|word| word.get(key).unwrap_or(word));
+        joined(words.map(|word| word.as_str().unwrap_or_default().to_owned()))
+    };
+    vec![
+        name(object),
+        is("attachRequired"),
+        is("podInfoOnMount"),
+        is("storageCapacity"),
+        json!(or(&words("spec.tokenRequests", "audience"), "<unset>")),
+        is("requiresRepublish"),
+        json!(or(&words("spec.volumeLifecycleModes", ""), "<none>")),
+        since(object),
+    ]
+}

@@ -8,7 +8,8 @@ use jiff::Timestamp;
 use crate::node::lifecycle::{Seen, Trouble};
 
 /// How soon something is tried again, at first and at last.
-pub(super) const RETRY: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(20));
+pub(in crate::node) const RETRY: (Duration, Duration) =
+    (Duration::from_secs(1), Duration::from_secs(20));
 
 /// The name of what is no container's but the pod's. No container has none.
 pub(super) const THE_POD: &str = "";

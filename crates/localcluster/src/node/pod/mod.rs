@@ -20,6 +20,7 @@ use super::volumes::Source;
 use super::watching::Watching;
 use super::{Machine, report, tail};
 use crate::shim::Started;
+pub(super) use failures::RETRY;
 use failures::{Failures, THE_POD};
 
 mod failures;
@@ -107,7 +108,7 @@ impl Keeper {
                     self.note(&name, done).await;
                 }
                 Step::Stop { until, doom } => self.stop(until, doom, &seen).await,
-                Step::Finish => self.finish(),
+                Step::Finish => self.finish().await,
                 Step::Remove => {
                     self.destroy().await;
                     return self.confirm().await;

@@ -47,10 +47,9 @@ impl Keeper {
 
     async fn prepare_volumes(&mut self) -> Result<(), Trouble> {
         let volumes = Volumes {
-            client: &self.machine.client,
+            machine: &self.machine,
             pod: &self.pod,
             dir: &self.folder.volumes(),
-            hidden: &self.machine.dir,
         };
         self.volumes = volumes.prepare().await?;
         Ok(())
@@ -141,9 +140,10 @@ impl Keeper {
     }
 
     /// The sandbox goes; logs and volumes stay until the pod does.
-    pub(super) fn finish(&mut self) {
+    pub(super) async fn finish(&mut self) {
         self.machine.end_sandbox(&self.folder);
         self.folder.forget_roots();
+        self.release_volumes().await;
         self.machine.names.refresh();
     }
 
@@ -164,7 +164,13 @@ impl Keeper {
             tracing::warn!(pod = %self.pod.name_any(), %error, "the pod's folder stays");
         }
         drop(heard);
+        self.release_volumes().await;
         self.machine.names.refresh();
+    }
+
+    async fn release_volumes(&self) {
+        let uid = self.pod.metadata.uid.as_deref().unwrap_or_default();
+        self.machine.release_volumes(uid).await;
     }
 
     /// Tells the API that nothing of the pod is left.
