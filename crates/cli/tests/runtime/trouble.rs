@@ -166,7 +166,7 @@ fn read_names(node: &Node) -> String {
 }
 
 #[tokio::test]
-async fn a_mount_that_is_gone_is_told_and_found_again() {
+async fn a_mount_that_is_gone_is_told() {
     let node = Node::start();
     node.cache(|cache| cache.error.is_none() && cache.total.is_some())
         .await;
