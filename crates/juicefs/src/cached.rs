@@ -36,7 +36,7 @@ impl Juicefs {
     /// # Errors
     /// When the mount can't be reached.
     pub async fn warmup(&self, targets: Targets<'_>, threads: Option<u32>) -> Result<(), Error> {
-        let mut command = self.command("warmup");
+        let mut command = self.subcommand("warmup");
         let threads = threads.map(|threads| threads.to_string());
         option(&mut command, "threads", threads);
         self.on_mount(command, targets, "warmup").await.map(drop)
@@ -47,7 +47,7 @@ impl Juicefs {
     /// # Errors
     /// When the mount can't be reached.
     pub async fn evict(&self, targets: Targets<'_>) -> Result<(), Error> {
-        let mut command = self.command("warmup");
+        let mut command = self.subcommand("warmup");
         command.arg("--evict");
         self.on_mount(command, targets, "clear").await.map(drop)
     }
@@ -57,7 +57,7 @@ impl Juicefs {
     /// # Errors
     /// When the mount can't be reached.
     pub async fn check(&self, targets: Targets<'_>) -> Result<Checked, Error> {
-        let mut command = self.command("warmup");
+        let mut command = self.subcommand("warmup");
         command.arg("--check");
         let what = "check of what is cached";
         let finished = self.on_mount(command, targets, what).await?;
@@ -70,7 +70,7 @@ impl Juicefs {
     /// # Errors
     /// When a path can't be removed.
     pub async fn rmr(&self, paths: &[PathBuf]) -> Result<(), Error> {
-        let mut command = self.command("rmr");
+        let mut command = self.subcommand("rmr");
         command.arg("--skip-trash");
         let targets = Targets::Paths(paths);
         let finished = self.on_mount(command, targets, "rmr").await?;

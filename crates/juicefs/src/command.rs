@@ -15,16 +15,16 @@ use tokio::process::{Child, Command};
 use crate::log::Log;
 use crate::{Error, Redactor};
 
-/// Where juicefs itself finds what it runs.
-const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
-
 /// The most that is read of what a command prints.
 const MAX_OUTPUT: u64 = 1 << 20;
 
-/// A juicefs binary.
-#[derive(Clone, Debug)]
+/// Where juicefs itself finds what it runs.
+const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+
+/// The program.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Juicefs {
-    binary: PathBuf,
+    program: PathBuf,
     /// Where it is noted which commands run.
     notes: Option<PathBuf>,
 }
@@ -42,10 +42,14 @@ pub(crate) struct Finished {
 }
 
 impl Juicefs {
-    /// The binary at a path, or of that name in PATH.
-    pub fn new(binary: impl Into<PathBuf>) -> Juicefs {
+    /// The program at a path, or of that name on PATH.
+    pub fn new(program: impl Into<PathBuf>) -> Juicefs {
+        let program = program.into();
+        // Looked for here: commands have a PATH of their own.
+        let is_name = program.components().count() == 1 && program.is_relative();
+        let found = is_name.then(|| on_path(&program)).flatten();
         Juicefs {
-            binary: binary.into(),
+            program: found.unwrap_or(program),
             notes: None,
         }
     }
@@ -65,19 +69,15 @@ impl Juicefs {
     /// Where that one is, or would be were it installed.
     pub fn expected(cache: &Path) -> PathBuf {
         let installed = cache.join("juicefs/juicefs");
-        let path = std::env::var_os("PATH").unwrap_or_default();
-        let mut on_path = std::env::split_paths(&path).map(|dir| dir.join("juicefs"));
         match installed.is_file() {
             true => installed,
-            false => on_path
-                .find(|program| program.is_file())
-                .unwrap_or(installed),
+            false => on_path(Path::new("juicefs")).unwrap_or(installed),
         }
     }
 
     /// Where it is.
     pub fn program(&self) -> &Path {
-        &self.binary
+        &self.program
     }
 
     /// Notes in a directory which commands run, and first ends those that an
@@ -96,21 +96,28 @@ impl Juicefs {
         Ok(self)
     }
 
-    /// A command without its arguments. It knows nothing of the environment of this
-    /// process: a key there could be taken for one of the volume's.
-    pub(crate) fn command(&self, name: &str) -> Command {
-        let mut command = Command::new(&self.binary);
+    /// A command of it. It knows nothing of the environment of this process: a key
+    /// there could be taken for one of the volume's.
+    pub fn command(&self) -> Command {
+        let mut command = Command::new(&self.program);
         command
             .env_clear()
             .env("PATH", PATH)
             .env("HOME", "/")
-            // S3 clients would look for keys of a virtual machine, and wait.
+            // Else each client waits for a server that only machines of Amazon have.
             .env("AWS_EC2_METADATA_DISABLED", "true")
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             // No port for profiles.
-            .args(["--no-agent", name]);
+            .arg("--no-agent");
+        command
+    }
+
+    /// A command of it, by its name.
+    pub(crate) fn subcommand(&self, name: &str) -> Command {
+        let mut command = self.command();
+        command.arg(name);
         command
     }
 
@@ -123,7 +130,6 @@ impl Juicefs {
         mut on_line: impl FnMut(&str),
     ) -> Result<Finished, Error> {
         command
-            .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .process_group(0)
@@ -135,10 +141,10 @@ impl Juicefs {
             .unwrap_or_default()
             .to_owned();
         let broken = |error: io::Error| {
-            let binary = self.binary.display();
+            let program = self.program.display();
             Error::new(
                 reason::COMMAND_FAILED,
-                format!("{binary} can't be run: {error}"),
+                format!("{program} can't be run: {error}"),
             )
         };
         let mut child = command.spawn().map_err(broken)?;
@@ -243,6 +249,33 @@ async fn lines(stream: Option<impl AsyncRead + Unpin>, mut say: impl FnMut(&str)
     }
 }
 
+/// A program of this name on the PATH of this process.
+fn on_path(name: &Path) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH")?;
+    let mut places = std::env::split_paths(&path).map(|dir| dir.join(name));
+    places.find(|program| program.is_file())
+}
+
+/// Why a command failed, from what it wrote: the first line that it calls fatal, since
+/// those behind it only say that it gives up; else its last.
+pub(crate) fn reason(said: &str) -> String {
+    let fatal = said.lines().find_map(|line| line.split_once("<FATAL>: "));
+    let words = match fatal {
+        Some((_, words)) => words,
+        None => said
+            .lines()
+            .rev()
+            .find(|line| !line.is_empty())
+            .unwrap_or("it said nothing"),
+    };
+    let words = words.trim();
+    // The place in its source is no use to anybody.
+    let place = words
+        .rsplit_once(" [")
+        .filter(|(_, place)| place.ends_with(']') && place.contains(".go:"));
+    place.map_or(words, |(words, _)| words).to_owned()
+}
+
 /// `--name=value` when there is a value.
 pub(crate) fn option(command: &mut Command, name: &str, value: Option<impl AsRef<OsStr>>) {
     if let Some(value) = value {
@@ -330,12 +363,31 @@ mod tests {
     #[tokio::test]
     async fn a_missing_binary_is_told() {
         let juicefs = Juicefs::new("/no/juicefs");
-        let command = juicefs.command("info");
+        let command = juicefs.subcommand("info");
         let error = juicefs
             .run(command, &Redactor::default(), |_| ())
             .await
             .err()
             .unwrap();
         assert!(error.message.contains("/no/juicefs"), "{error}");
+    }
+
+    #[test]
+    fn the_reason_is_the_first_fatal_line_without_its_place() {
+        let said = "2026/11/16 07:06:11.1 juicefs[1] <INFO>: Meta address: x [NewClient@interface.go:645]\n\
+                    2026/11/16 07:06:14.4 juicefs[2] <FATAL>: fuse: not installed [mountMain@mount_unix.go:1168]\n\
+                    ..2026/11/16 07:06:15.4 juicefs[1] <FATAL>: fail 3 times, give up [main@main.go:31]\n";
+        assert_eq!(reason(said), "fuse: not installed");
+        assert_eq!(reason("a\nflag [x] is bad\n\n"), "flag [x] is bad");
+        assert_eq!(reason(""), "it said nothing");
+    }
+
+    #[test]
+    fn the_installed_one_goes_before_that_of_the_machine() {
+        let cache = tempfile::tempdir().unwrap();
+        let program = cache.path().join("juicefs/juicefs");
+        std::fs::create_dir_all(cache.path().join("juicefs")).unwrap();
+        std::fs::write(&program, "").unwrap();
+        assert_eq!(Juicefs::find(cache.path()), Ok(Juicefs::new(program)));
     }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-use crate::log::reason;
+use crate::command::reason;
 use crate::{Juicefs, Volume};
 
 /// A storage that refuses its keys is tried four times, in 12 s.
@@ -46,8 +46,9 @@ impl Juicefs {
     /// When it can't be made, with what would help.
     pub async fn format(&self, volume: &Volume) -> Result<(), FormatError> {
         probe(volume).await?;
-        let mut command = self.command("format");
+        let mut command = self.command();
         command
+            .arg("format")
             .arg(format!("--storage={}", volume.storage()))
             .arg(format!("--bucket={}", volume.bucket()))
             .arg(volume.metaurl())

@@ -22,7 +22,7 @@ impl Juicefs {
     /// # Errors
     /// When the mount can't be reached.
     pub async fn info(&self, directory: &Path) -> Result<Info, Error> {
-        let mut command = self.command("info");
+        let mut command = self.subcommand("info");
         command.arg("--recursive").arg(directory);
         let finished = self.run(command, &Redactor::default(), |_| ()).await?;
         // A path that is missing is no failure for it.

@@ -57,18 +57,6 @@ impl Log {
     }
 }
 
-/// Why a command failed, from all that it wrote: the first line that it calls fatal,
-/// since those behind it only say that it gives up; else its last.
-pub(crate) fn reason(said: &str) -> String {
-    let mut lines = said.lines().map(split);
-    let fatal = lines.find(|(level, _)| *level == "FATAL");
-    let last = || said.lines().rev().find(|line| !line.trim().is_empty());
-    let words = fatal.or_else(|| last().map(split));
-    words
-        .map_or("it said nothing", |(_, words)| words)
-        .to_owned()
-}
-
 /// The level and the words of a line such as
 /// `2026/11/16 07:02:14.62 juicefs[1] <FATAL>: words [main@main.go:31]`.
 fn split(line: &str) -> (&str, &str) {
@@ -88,16 +76,6 @@ fn split(line: &str) -> (&str, &str) {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_reason_is_the_first_fatal_line_without_its_place() {
-        let said = "2026/11/16 07:06:11.1 juicefs[1] <INFO>: Meta address: x [NewClient@interface.go:645]\n\
-                    2026/11/16 07:06:14.4 juicefs[2] <FATAL>: fuse: not installed [mountMain@mount_unix.go:1168]\n\
-                    ..2026/11/16 07:06:15.4 juicefs[1] <FATAL>: fail 3 times, give up [main@main.go:31]\n";
-        assert_eq!(reason(said), "fuse: not installed");
-        assert_eq!(reason("a\nflag [x] is bad\n\n"), "flag [x] is bad");
-        assert_eq!(reason(""), "it said nothing");
-    }
 
     #[test]
     fn the_gravest_word_is_told_without_its_frame() {

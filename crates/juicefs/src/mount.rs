@@ -10,7 +10,7 @@ use std::time::Duration;
 use tokio::process::Child;
 use tokio::time::{Instant, sleep, timeout_at};
 
-use crate::log::reason;
+use crate::command::reason;
 use crate::{Juicefs, Volume};
 
 /// A mount takes 0.6 s; metadata on another continent and a busy machine, more.
@@ -138,7 +138,7 @@ pub enum MountError {
 
 impl Mount<'_> {
     fn arguments(&self) -> Vec<OsString> {
-        let mut arguments: Vec<OsString> = vec!["--no-usage-report".into()];
+        let mut arguments: Vec<OsString> = vec!["mount".into(), "--no-usage-report".into()];
         arguments.extend(self.options.flags.iter().map(OsString::from));
         if !self.options.has_metrics {
             // Any port: several mounts share the machine. `.config` says which.
@@ -190,10 +190,13 @@ impl Juicefs {
     /// Mounts a volume: the process that serves it, which outlives this one. It has a
     /// second process under it, and starts that again when it dies.
     ///
+    /// Where the same volume is mounted already and its process has lost the first of
+    /// the two, the new one takes over without a gap.
+    ///
     /// # Errors
     /// When it can't be mounted; then no process is left.
     pub async fn mount(&self, mount: &Mount<'_>) -> Result<u32, MountError> {
-        let mut command = self.command("mount");
+        let mut command = self.command();
         let password = mount
             .volume
             .keys()
@@ -266,6 +269,7 @@ mod tests {
         assert_eq!(
             found,
             [
+                "mount",
                 "--no-usage-report",
                 "--cache-size=1024",
                 "--free-space-ratio=0.2",

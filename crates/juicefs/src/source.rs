@@ -47,7 +47,11 @@ impl Source {
             ));
         };
         let authority = rest.split('/').next().unwrap_or_default();
-        if authority.contains('@') {
+        // A secret key with a `/` in it ends what looks like the authority: then its
+        // beginning is no port.
+        let port = authority.rsplit_once(':').map_or("", |(_, port)| port);
+        let is_port = port.bytes().all(|byte| byte.is_ascii_digit());
+        if authority.contains('@') || (!is_port && rest.contains('@')) {
             return bad(
                 "the source has keys in its URI; put them into the Secret of \
                         source.secretRef"
@@ -124,6 +128,8 @@ mod tests {
         for uri in ["s3://b.host/p", "s3://b.host/p/", " s3://b.host/p "] {
             assert_eq!(Source::parse(uri).unwrap().uri(), "s3://b.host/p/");
         }
+        let at = "minio://127.0.0.1:9000/b/a@b/";
+        assert_eq!(Source::parse(at).unwrap().uri(), at);
         assert_eq!(Source::parse("file:///a b").unwrap().uri(), "file:///a b/");
     }
 
@@ -136,6 +142,7 @@ mod tests {
             ("foo://bucket/", "S3 endpoint"),
             ("ks3://bucket/", "S3 endpoint"),
             ("s3://AK:SK@bucket/", "source.secretRef"),
+            ("s3://AK:SK/x+y@bucket/", "source.secretRef"),
             ("s3:///x", "names no place"),
             ("file://host/x", "no file on this machine"),
             ("s3://b/\nx", "control characters"),

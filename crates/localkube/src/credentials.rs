@@ -140,7 +140,7 @@ fn load(dir: &Path, names: &[String]) -> Result<Credentials, Cause> {
         authority,
         token,
         names: names.to_vec(),
-        tls: Arc::new(tls),
+        tls,
     })
 }
 
@@ -212,7 +212,7 @@ fn named(name: &str) -> DistinguishedName {
 fn server_config(
     issuer: &Issuer<'_, KeyPair>,
     names: &[String],
-) -> Result<rustls::ServerConfig, Cause> {
+) -> Result<Arc<rustls::ServerConfig>, Cause> {
     let own = [
         "localhost".to_owned(),
         Ipv4Addr::LOCALHOST.to_string(),
@@ -226,11 +226,5 @@ fn server_config(
     let key = KeyPair::generate()?;
     let certificate = params.signed_by(&key, issuer)?;
     let key = PrivateKeyDer::from(PrivatePkcs8KeyDer::from(key.serialize_der()));
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let mut config = rustls::ServerConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()?
-        .with_no_client_auth()
-        .with_single_cert(vec![certificate.der().clone()], key)?;
-    config.alpn_protocols = vec![b"http/1.1".to_vec()];
-    Ok(config)
+    Ok(https::config(vec![certificate.der().clone()], key)?)
 }

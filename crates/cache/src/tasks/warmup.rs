@@ -92,21 +92,21 @@ impl Context {
             }
         };
         let before = self.stats().await?;
-        let bytes = self.read_while_measured(order, is_whole, targets, &share, before, &progress);
-        let bytes = bytes.await?;
+        let measured =
+            self.read_while_measured(order, is_whole, targets, &share, before, &progress);
+        let Measured { files, bytes } = measured.await?;
         let after = self.stats().await?;
         let cached = match before.cached == 0 && after.cached == bytes {
             // Nothing was cached, and now it is as much as was read: this is it.
             true => bytes,
             false => {
                 let checked = self.juicefs.check(targets).await?;
-                match checked.files == share.len() as u64 {
+                match checked.files == files {
                     true => parts(bytes, checked.permille),
                     false => checked.cached.min(bytes),
                 }
             }
         };
-        let files = share.len() as u64;
         progress(Progress {
             files,
             total_files: Some(files),
@@ -129,28 +129,30 @@ impl Context {
         share: &Arc<Vec<PathBuf>>,
         before: Stats,
         progress: &impl Fn(Progress),
-    ) -> Result<u64, Error> {
+    ) -> Result<Measured, Error> {
         let files = share.len() as u64;
-        let measure = async {
+        let measuring = async {
             if is_whole && order.paths.is_empty() {
-                return Ok(self.juicefs.info(self.root()).await?.length);
+                let bytes = self.juicefs.info(self.root()).await?.length;
+                return Ok(Measured { files, bytes });
             }
             let (root, share) = (self.root().to_owned(), Arc::clone(share));
-            blocking(move || sizes(&root, &share)).await
+            blocking(move || measure(&root, &share)).await
         };
-        let mut measure = std::pin::pin!(measure);
+        let mut measuring = std::pin::pin!(measuring);
         let warmup = self.juicefs.warmup(targets, order.threads);
         let mut warmup = std::pin::pin!(warmup);
         let mut changes = self.figures.changes();
-        let mut bytes = None;
+        let mut measured: Option<Measured> = None;
         loop {
             tokio::select! {
                 done = &mut warmup => break done?,
-                measured = &mut measure, if bytes.is_none() => bytes = Some(measured?),
+                found = &mut measuring, if measured.is_none() => measured = Some(found?),
                 changed = changes.changed() => if changed.is_err() {
                     std::future::pending::<()>().await;
                 },
             }
+            let bytes = measured.map(|measured| measured.bytes);
             let cached = changes.borrow().cached.saturating_sub(before.cached);
             let cached = bytes.map_or(cached, |bytes| cached.min(bytes));
             progress(Progress {
@@ -161,9 +163,9 @@ impl Context {
                 total_bytes: bytes,
             });
         }
-        match bytes {
-            Some(bytes) => Ok(bytes),
-            None => measure.await,
+        match measured {
+            Some(measured) => Ok(measured),
+            None => measuring.await,
         }
     }
 
@@ -221,14 +223,22 @@ fn write_list(list: &Path, root: &Path, files: &[PathBuf]) -> io::Result<()> {
     out.flush()
 }
 
-/// A file that is gone by now has no size.
-fn sizes(root: &Path, files: &[PathBuf]) -> u64 {
-    let size = |file: &PathBuf| {
-        root.join(file)
-            .metadata()
-            .map_or(0, |metadata| metadata.len())
-    };
-    files.iter().map(size).sum()
+/// How much something is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Measured {
+    files: u64,
+    bytes: u64,
+}
+
+/// Files that are not there don't count: a list may name any.
+fn measure(root: &Path, files: &[PathBuf]) -> Measured {
+    let found = files
+        .iter()
+        .filter_map(|file| root.join(file).metadata().ok());
+    found.fold(Measured { files: 0, bytes: 0 }, |sum, file| Measured {
+        files: sum.files + 1,
+        bytes: sum.bytes + file.len(),
+    })
 }
 
 fn parts(bytes: u64, permille: u64) -> u64 {

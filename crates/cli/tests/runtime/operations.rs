@@ -1,0 +1,178 @@
+//! Sync, warmup, clear and rmr, and the figures after each.
+
+use std::fs;
+
+use cache_api::{Clear, Order, Rmr, Task};
+
+use crate::support::*;
+
+#[tokio::test]
+async fn a_folder_is_copied_cached_cleared_and_removed() {
+    let node = Node::start();
+    let empty = node.cache(|cache| cache.total.is_some()).await;
+    assert_eq!((empty.total.unwrap().bytes, empty.cached), (4096, 0));
+    assert!(empty.disk.size > 0 && empty.error.is_none());
+
+    let source = node.dir.join("source");
+    let bytes = fill(&source, 60, 5000);
+    fs::create_dir(node.dir.join("source2")).unwrap();
+    fs::write(node.dir.join("source2/other"), "not of this source").unwrap();
+    let order = node.sync_with("sync", |sync| {
+        sync.source = format!("file://{}", source.display());
+        sync.destination = "a b".to_owned();
+    });
+    node.succeeds(order).await;
+    let progress = node.ended("sync").await.progress;
+    assert_eq!((progress.files, progress.total_files), (60, Some(60)));
+    let copied = node.data().join("a b/class 1/it's 0001.jpg");
+    assert_eq!(
+        fs::read(copied).unwrap(),
+        fs::read(source.join("class 1/it's 0001.jpg")).unwrap()
+    );
+    let synced = node.client.cache(None).await.unwrap();
+    assert_eq!(synced.total.unwrap().files, 60);
+    assert_eq!(synced.cached, 0, "a sync fills no cache");
+
+    let outcome = node.succeeds(job("warm", Task::Warmup(warmup(1, 0)))).await;
+    assert_eq!((outcome.share, outcome.cached), (Some(bytes), Some(bytes)));
+    assert_eq!(outcome.listing.unwrap().files, 60);
+    let warm = node.cache(|cache| cache.cached == bytes).await;
+    assert_eq!(warm.share, Some(bytes));
+
+    let some = Clear {
+        paths: vec!["a b/class 1".to_owned()],
+    };
+    node.succeeds(job("clear-some", Task::Clear(some))).await;
+    node.cache(|cache| cache.cached > 0 && cache.cached < bytes)
+        .await;
+    node.succeeds(job("clear", Task::Clear(Clear::default())))
+        .await;
+    node.cache(|cache| cache.cached == 0).await;
+
+    node.succeeds(job("warm-again", Task::Warmup(warmup(1, 0))))
+        .await;
+    let paths = vec!["a b".to_owned()];
+    node.succeeds(job("rmr", Task::Rmr(Rmr { paths }))).await;
+    let total = node.client.cache(None).await.unwrap().total.unwrap();
+    assert_eq!((total.bytes, total.files), (4096, 0), "not in the trash");
+    node.cache(|cache| cache.cached == 0).await;
+}
+
+#[tokio::test]
+async fn each_partition_holds_its_files_and_drops_others() {
+    let node = Node::start();
+    let all = fill(node.data(), 40, 3000);
+    node.succeeds(job("clear", Task::Clear(Clear::default())))
+        .await;
+    node.cache(|cache| cache.cached == 0).await;
+    let first = node
+        .succeeds(job("first", Task::Warmup(warmup(2, 0))))
+        .await;
+    let share = first.share.unwrap();
+    assert!(share > 0 && share < all && first.cached == Some(share));
+    node.cache(|cache| cache.cached == share).await;
+
+    let mut second = warmup(2, 1);
+    second.evict_others = true;
+    let second = node.succeeds(job("second", Task::Warmup(second))).await;
+    assert_eq!(second.listing, first.listing);
+    assert_eq!(second.share, Some(all - share));
+    assert_eq!(second.cached, second.share);
+    node.cache(|cache| cache.cached == all - share).await;
+    let again = node
+        .succeeds(job("again", Task::Warmup(warmup(2, 1))))
+        .await;
+    assert_eq!(again.cached, again.share, "what is cached already counts");
+    assert_eq!(node.client.cache(None).await.unwrap().share, again.share);
+}
+
+#[tokio::test]
+async fn a_list_says_what_is_cached_and_is_cached_itself() {
+    let node = Node::start();
+    fill(node.data(), 6, 1000);
+    fs::create_dir(node.data().join("c")).unwrap();
+    let names = ["c/a.jpg", "c/b.jpg"];
+    for name in names {
+        fs::write(node.data().join(name), vec![7; 2000]).unwrap();
+    }
+    let text = "c/a.jpg 0\nc/b.jpg 1\nc/missing.jpg 1\n";
+    fs::write(node.data().join("list.txt"), text).unwrap();
+    let mut order = warmup(1, 0);
+    order.file = Some("list.txt".to_owned());
+    order.sampler.order = Order::List;
+    let outcome = node.succeeds(job("list", Task::Warmup(order))).await;
+    assert_eq!(outcome.listing.unwrap().files, 3);
+    assert_eq!(outcome.share, Some(4000 + text.len() as u64));
+    assert_eq!(outcome.cached, outcome.share);
+}
+
+#[tokio::test]
+async fn nothing_selected_is_a_failure_and_an_empty_volume_is_not() {
+    let node = Node::start();
+    let outcome = node
+        .succeeds(job("empty", Task::Warmup(warmup(2, 1))))
+        .await;
+    assert_eq!((outcome.share, outcome.cached), (Some(0), Some(0)));
+    fs::write(node.data().join("notes.txt"), "no image").unwrap();
+    let mut order = warmup(1, 0);
+    order.sampler.order = Order::Image;
+    let failure = node.fails(job("images", Task::Warmup(order))).await;
+    assert_eq!(failure.reason, "NothingSelected");
+    assert!(
+        failure.message.contains("sampler.order"),
+        "{}",
+        failure.message
+    );
+}
+
+#[tokio::test]
+async fn jobs_wait_for_one_another() {
+    let node = Node::start();
+    fill(node.data(), 10, 100);
+    let ids: Vec<String> = (0..5).map(|n| format!("job-{n}")).collect();
+    for id in &ids {
+        let task = Task::Warmup(warmup(1, 0));
+        node.client.post(&job(id, task)).await.unwrap();
+    }
+    let last = node.ended(&ids[4]).await;
+    let jobs = node.client.jobs().await.unwrap();
+    assert_eq!(
+        jobs.iter().map(|job| &job.id).collect::<Vec<_>>(),
+        ids.iter().collect::<Vec<_>>()
+    );
+    assert!(jobs.iter().all(|job| job.state.has_ended()));
+    assert!(jobs.iter().map(|job| job.revision).is_sorted());
+    assert_eq!(node.client.delete(&last.id).await.unwrap(), None);
+    assert!(
+        node.client
+            .job(&last.id, None)
+            .await
+            .unwrap_err()
+            .is_not_found()
+    );
+    assert_eq!(node.client.delete(&last.id).await.unwrap(), None);
+}
+
+#[tokio::test]
+async fn odd_names_are_removed_and_nothing_beside_them() {
+    let node = Node::start();
+    let names = [
+        "with space",
+        "quote'\"s",
+        "line\nbreak",
+        "-rf",
+        "$(touch x)",
+    ];
+    for name in names {
+        fs::create_dir(node.data().join(name)).unwrap();
+        fs::write(node.data().join(name).join("f"), "x").unwrap();
+    }
+    fs::write(node.data().join("kept"), "x").unwrap();
+    for (n, name) in names.iter().enumerate() {
+        let paths = vec![(*name).to_owned()];
+        node.succeeds(job(&format!("rmr-{n}"), Task::Rmr(Rmr { paths })))
+            .await;
+        assert!(!node.data().join(name).exists(), "{name:?}");
+    }
+    assert!(node.data().join("kept").exists());
+}
