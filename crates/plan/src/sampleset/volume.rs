@@ -86,6 +86,8 @@ pub fn mount_options(set: &SampleSet) -> Vec<String> {
     let flag = |name: &str, value: Option<bool>| value.filter(|set| *set).map(|_| name.to_owned());
     let dirs = cache_dirs(set).join(":");
     [
+        // Else `ls` shows `.trash`, which Paddle's data sets take for a class.
+        flag("hide-internal", Some(true)),
         text("cache-dir", Some(&dirs)),
         number("cache-size", Some(size.unwrap_or(NO_BOUND))),
         text(
