@@ -29,6 +29,8 @@ impl Manager {
         let mut child = Command::new(program)
             .args([
                 "manager",
+                // What it is compared with has no others.
+                "--controllers=paddlejob",
                 "--metrics-bind-address=0",
                 "--health-probe-bind-address=0",
             ])

@@ -337,5 +337,3 @@ pub fn request(dice: &mut Dice) -> Option<Request<Body>> {
     request = request.header("content-type", dice.pick(&TYPES));
     request.body(Body::from(body(dice))).ok()
 }
-
-/// Sends a request and reads the answer, or as much of a watch as there is.

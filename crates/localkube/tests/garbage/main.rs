@@ -17,14 +17,15 @@ use std::time::{Duration, Instant};
 
 use axum::Router;
 use axum::body::Body;
-use axum::http::{HeaderValue, Method, Request};
-use serde_json::{Value, json};
+use axum::http::Request;
 use dice::{Dice, request};
+use serde_json::{Value, json};
 use support::File;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tower::ServiceExt;
 
+/// Sends a request and reads the answer, or as much of a watch as there is.
 async fn send(router: &Router, request: Request<Body>) -> u16 {
     let told = format!("{} {}", request.method(), request.uri());
     let answer = router.clone().oneshot(request);
