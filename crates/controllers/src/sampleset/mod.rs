@@ -11,7 +11,7 @@ use kube::runtime::controller::{Action, Config, Controller};
 use kube::runtime::reflector;
 use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Api, Resource};
-use plan::sampleset::{self, Plan, Settings, Urgency};
+use plan::sampleset::{self, Plan, Seen, Settings, Urgency};
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::UnboundedReceiverStream;
 
@@ -37,7 +37,7 @@ const NAME: &str = "sampleset-controller";
 const CONCURRENCY: u16 = 8;
 /// Figures alone are written at most so often.
 const FIGURES_EVERY: Duration = Duration::from_secs(1);
-/// What keeps a pod from starting may be told by events only, which are not watched.
+/// How soon to look again at what no watch tells of.
 const LOOK_AGAIN: Duration = Duration::from_secs(3);
 /// The condition that says what the API server would not do.
 const REFUSED: &str = "Refused";
@@ -146,24 +146,30 @@ async fn reconcile(stored: Arc<StoredSet>, context: &Context) -> Result<Action, 
     if applied.is_over {
         return Ok(Action::await_change());
     }
-    let mut wake = plan.wake_at.map(|at| clock::until(at, now));
-    // Nor are the jobs that a set which is to go waits for.
-    if seen.pods.iter().any(pods::is_stuck) || !seen.jobs.is_empty() {
-        wake = wake.into_iter().chain([LOOK_AGAIN]).min();
-    }
     refuse(&mut plan.status, set, applied.refusal.as_deref(), now);
-    match applied.refusal {
-        Some(_) => {
-            wake = wake
-                .into_iter()
-                .chain([context.memories.back_off(uid)])
-                .min()
+    let retry = match applied.refusal {
+        Some(_) => Some(context.memories.back_off(uid)),
+        None => {
+            context.memories.reset_back_off(uid);
+            None
         }
-        None => context.memories.reset_back_off(uid),
-    }
+    };
     let later = publish(context, set, &plan, now).await?;
-    let wake = wake.into_iter().chain(later).min();
+    let planned = plan.wake_at.map(|at| clock::until(at, now));
+    let wake = [planned, retry, later, look_again(context, uid, &seen)];
+    let wake = wake.into_iter().flatten().min();
     Ok(wake.map_or_else(Action::await_change, Action::requeue))
+}
+
+/// When to look again at what no watch tells of: why a pod does not start, and the jobs
+/// that a set which is to go waits for.
+fn look_again(context: &Context, uid: &str, seen: &Seen) -> Option<Duration> {
+    let is_stuck = seen.pods.iter().any(pods::is_stuck);
+    if is_stuck {
+        // It may be for want of the servers' Secret, which somebody may have deleted.
+        context.accesses.forget(uid);
+    }
+    (is_stuck || !seen.jobs.is_empty()).then_some(LOOK_AGAIN)
 }
 
 /// Says what the API server would not do, or no longer.
