@@ -1,6 +1,6 @@
 //! The controllers, by the names that flags give them.
 
-use controllers::{Clock, Metrics, paddlejob, samplejob, sampleset};
+use controllers::{Clock, Metrics, Options, paddlejob, samplejob, sampleset};
 use jiff::tz::TimeZone;
 use kube::Client;
 
@@ -60,46 +60,42 @@ impl Controller {
         stop: impl Future<Output = ()> + Send + Sync + 'static,
     ) {
         let (namespace, metrics) = (settings.namespace, settings.metrics);
-        let clock = Clock::default();
         match self {
             Controller::Paddlejob => {
-                let options = paddlejob::Options {
-                    namespace,
-                    settings: plan::paddlejob::Settings {
-                        init_image: settings.init_image,
-                    },
-                    clock,
-                    metrics,
+                let settings = plan::paddlejob::Settings {
+                    init_image: settings.init_image,
                 };
+                let options = options(namespace, settings, metrics);
                 paddlejob::run(client, options, begun, stop).await;
             }
             Controller::Sampleset => {
-                let options = sampleset::Options {
-                    namespace,
-                    settings: plan::sampleset::Settings {
-                        runtime_image: settings.runtime_image,
-                        cache_path_prefixes: settings.cache_path_prefixes,
-                        allow_local_paths: settings.allow_local_paths,
-                        default_volume_dir: settings.default_volume_dir,
-                    },
-                    clock,
-                    metrics,
+                let settings = plan::sampleset::Settings {
+                    runtime_image: settings.runtime_image,
+                    cache_path_prefixes: settings.cache_path_prefixes,
+                    allow_local_paths: settings.allow_local_paths,
+                    default_volume_dir: settings.default_volume_dir,
                 };
+                let options = options(namespace, settings, metrics);
                 sampleset::run(client, options, begun, stop).await;
             }
             Controller::Samplejob => {
-                let options = samplejob::Options {
-                    namespace,
-                    settings: plan::samplejob::Settings {
-                        allow_local_paths: settings.allow_local_paths,
-                        time_zone: TimeZone::system(),
-                    },
-                    clock,
-                    metrics,
+                let settings = plan::samplejob::Settings {
+                    allow_local_paths: settings.allow_local_paths,
+                    time_zone: TimeZone::system(),
                 };
+                let options = options(namespace, settings, metrics);
                 samplejob::run(client, options, begun, stop).await;
             }
         }
+    }
+}
+
+fn options<S>(namespace: Option<String>, settings: S, metrics: Metrics) -> Options<S> {
+    Options {
+        namespace,
+        settings,
+        clock: Clock::default(),
+        metrics,
     }
 }
 

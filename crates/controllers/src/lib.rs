@@ -5,6 +5,7 @@
 
 mod cache;
 mod clock;
+mod drive;
 mod error;
 mod events;
 mod leader;
@@ -23,6 +24,7 @@ use k8s_openapi::NamespaceResourceScope;
 use kube::{Api, Client, Resource};
 
 pub use clock::Clock;
+pub use drive::Options;
 pub use error::Error;
 pub use leader::{Leadership, lead};
 pub use metrics::Metrics;

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::{Context as _, Result};
-use controllers::{Clock, paddlejob};
+use controllers::{Clock, Options, paddlejob};
 use kube::client::ClientBuilder;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
@@ -75,13 +75,13 @@ impl Manager {
         let client = ClientBuilder::try_from(config.clone())?
             .with_layer(&MapRequestLayer::new(note))
             .build();
-        let options = paddlejob::Options {
+        let options = Options {
             namespace,
             settings: plan::paddlejob::Settings {
                 init_image: Some(INIT_IMAGE.to_owned()),
             },
             clock: clock.clone(),
-            ..paddlejob::Options::default()
+            ..Options::default()
         };
         let (stop, stopped) = oneshot::channel();
         let (ready, is_ready) = oneshot::channel();

@@ -6,7 +6,9 @@ use kube::runtime::reflector::Store;
 use kube::{Api, Client, Resource};
 use plan::paddlejob::{ConfigMapView, PodPhase, PodView, Settings};
 
+use super::stored::StoredJob;
 use crate::cache::Cache;
+use crate::drive::Options;
 use crate::memory::Memories;
 use crate::sampleset::StoredSet;
 use crate::{Clock, Metrics};
@@ -21,6 +23,8 @@ pub(super) struct Context {
     pub(super) config_maps: Cache<ConfigMapView>,
     pub(super) services: Cache<()>,
     pub(super) memories: Memories,
+    /// The jobs themselves.
+    pub(super) jobs: Store<StoredJob>,
     /// The sets that jobs may use.
     pub(super) sets: Store<StoredSet>,
 }
@@ -29,20 +33,20 @@ impl Context {
     /// A context with empty caches.
     pub(super) fn new(
         client: Client,
-        settings: Settings,
-        clock: Clock,
-        metrics: Metrics,
+        options: Options<Settings>,
+        jobs: Store<StoredJob>,
         sets: Store<StoredSet>,
     ) -> Context {
         Context {
             client,
-            settings,
-            clock,
-            metrics,
+            settings: options.settings,
+            clock: options.clock,
+            metrics: options.metrics,
             pods: Cache::remembering(|pod| pod.phase == PodPhase::Succeeded),
             config_maps: Cache::default(),
             services: Cache::default(),
             memories: Memories::default(),
+            jobs,
             sets,
         }
     }

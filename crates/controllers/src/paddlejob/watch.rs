@@ -18,6 +18,7 @@ use super::context::Context;
 use super::stored::StoredJob;
 use super::wire::{IntoChild, WireConfigMap, WirePod, WireService};
 use crate::cache::{Cache, Child};
+use crate::drive::Objects;
 use crate::sampleset::StoredSet;
 use crate::scoped;
 use crate::stores::{self, News, interrupted};
@@ -34,10 +35,9 @@ pub(super) fn sets(
     tasks: &mut JoinSet<()>,
     client: &Client,
     namespace: Option<&str>,
-    jobs: &Store<StoredJob>,
-    concerned: &Concerned,
+    jobs: &Objects<StoredJob>,
 ) -> Store<StoredSet> {
-    let (jobs, concerned) = (jobs.clone(), concerned.clone());
+    let (jobs, concerned) = (jobs.store.clone(), jobs.concerned.clone());
     let known: Mutex<HashMap<ObjectRef<StoredSet>, SampleSetView>> = Mutex::default();
     let tell = move |news: News<'_, StoredSet>| {
         let mut known = known.lock().unwrap_or_else(PoisonError::into_inner);
@@ -63,11 +63,7 @@ pub(super) fn sets(
             }
         }
     };
-    let api = match namespace {
-        Some(namespace) => Api::namespaced(client.clone(), namespace),
-        None => Api::all(client.clone()),
-    };
-    stores::keep(tasks, api, None, tell)
+    stores::keep(tasks, scoped(client.clone(), namespace), None, tell)
 }
 
 /// Whether a job uses the set, or any.

@@ -6,12 +6,13 @@ use std::sync::Arc;
 use api::{SampleJob, labels};
 use k8s_openapi::api::core::v1::Pod;
 use kube::runtime::reflector::{ObjectRef, Store};
-use kube::{Api, Client, Resource, ResourceExt};
+use kube::{Client, Resource, ResourceExt};
 use plan::names;
 use plan::samplejob::Settings;
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::task::JoinSet;
 
+use crate::drive::{Objects, Options};
 use crate::memory::Memories;
 use crate::runtime::{Accesses, Servers, Tell};
 use crate::sampleset::{StoredSampleJob, StoredSet};
@@ -42,6 +43,25 @@ pub(super) struct Stores {
 }
 
 impl Context {
+    pub(super) fn new(
+        client: Client,
+        options: Options<Settings>,
+        stores: Stores,
+        concerned: Concerned,
+    ) -> Context {
+        Context {
+            client,
+            settings: options.settings,
+            clock: options.clock,
+            metrics: options.metrics,
+            memories: Memories::default(),
+            servers: Servers::default(),
+            accesses: Accesses::default(),
+            stores,
+            concerned,
+        }
+    }
+
     /// The job is gone.
     pub(super) fn forget(&self, uid: &str) {
         self.memories.forget(uid);
@@ -66,14 +86,10 @@ impl Stores {
     pub(super) fn watch(
         client: &Client,
         namespace: Option<&str>,
-        jobs: &Store<StoredSampleJob>,
-        concerned: &Concerned,
+        jobs: &Objects<StoredSampleJob>,
     ) -> (JoinSet<()>, Stores) {
         let mut tasks = JoinSet::new();
-        let api: Api<StoredSet> = match namespace {
-            Some(namespace) => Api::namespaced(client.clone(), namespace),
-            None => Api::all(client.clone()),
-        };
+        let (jobs, concerned) = (&jobs.store, &jobs.concerned);
         let of_set = {
             let (jobs, concerned) = (jobs.clone(), concerned.clone());
             move |news: News<'_, StoredSet>| match news {
@@ -91,7 +107,7 @@ impl Stores {
         let pods = scoped(client.clone(), namespace);
         let stores = Stores {
             jobs: jobs.clone(),
-            sets: stores::keep(&mut tasks, api, None, of_set),
+            sets: stores::keep(&mut tasks, scoped(client.clone(), namespace), None, of_set),
             pods: stores::keep(&mut tasks, pods, Some(labels::SET_NAME), of_pod),
         };
         (tasks, stores)

@@ -1,18 +1,15 @@
 //! The SampleJob controller.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use api::{SampleJob, SampleJobStatus};
-use futures::{FutureExt, StreamExt};
+use futures::FutureExt;
 use jiff::Timestamp;
-use kube::runtime::controller::{Action, Config, Controller};
-use kube::runtime::reflector;
-use kube::runtime::{WatchStreamExt, watcher};
-use kube::{Api, Client, Resource};
+use kube::runtime::controller::Action;
+use kube::runtime::watcher;
+use kube::{Client, Resource};
 use plan::samplejob::{self, Plan, Settings};
-use tokio::sync::mpsc;
-use tokio_stream::wrappers::UnboundedReceiverStream;
 
 mod apply;
 mod context;
@@ -20,107 +17,73 @@ mod observe;
 
 use context::{Context, Stores, concern};
 
+use crate::drive::{self, Objects, Options, Passes};
 use crate::events::Reporter;
 use crate::memory::Memories;
-use crate::runtime::{Accesses, Servers};
 use crate::sampleset::StoredSampleJob;
-use crate::stores::interrupted;
-use crate::{Clock, Error, Metrics, clock, identity, status};
+use crate::{Error, Metrics, clock, identity, scoped, status};
 
 /// The lease of this controller: the id of the Go operator.
 pub const LEASE: &str = "778668173.batch.paddlepaddle.org";
 
 /// The name of this controller in metrics and events.
 const NAME: &str = "samplejob-controller";
-/// How many jobs are worked on at once.
-const CONCURRENCY: u16 = 8;
 /// Progress alone is written at most so often.
 const PROGRESS_EVERY: Duration = Duration::from_secs(1);
-
-/// How the controller runs.
-#[derive(Clone, Debug)]
-pub struct Options {
-    /// The only namespace that it looks at; `None`: all.
-    pub namespace: Option<String>,
-    /// What its decisions depend on.
-    pub settings: Settings,
-    /// Its clock.
-    pub clock: Clock,
-    /// Its figures.
-    pub metrics: Metrics,
-}
 
 /// Runs the controller until `shutdown`, then lets running passes end.
 /// `ready` is called when the caches are filled and work begins.
 pub async fn run(
     client: Client,
-    options: Options,
+    options: Options<Settings>,
     ready: impl FnOnce(),
     shutdown: impl Future<Output = ()> + Send + Sync + 'static,
 ) {
     let shutdown = shutdown.shared();
-    let namespace = options.namespace.as_deref();
-    let (concerned, changed) = mpsc::unbounded_channel();
-    let (jobs, writer) = reflector::store();
-    let (tasks, stores) = Stores::watch(&client, namespace, &jobs, &concerned);
+    let namespace = options.namespace.clone();
+    let namespace = namespace.as_deref();
+    let jobs = Objects::new();
+    let (_tasks, stores) = Stores::watch(&client, namespace, &jobs);
     // Nothing is decided before every cache is filled.
     tokio::select! {
         () = stores.filled() => {}
         () = shutdown.clone() => return,
     }
-    let context = Arc::new(Context {
-        client: client.clone(),
-        settings: options.settings,
-        clock: options.clock,
-        metrics: options.metrics,
-        memories: Memories::default(),
-        servers: Servers::default(),
-        accesses: Accesses::default(),
-        stores,
-        concerned,
-    });
-    let api: Api<StoredSampleJob> = match namespace {
-        Some(namespace) => Api::namespaced(client, namespace),
-        None => Api::all(client),
-    };
-    let noting = Arc::clone(&context);
-    let stream = watcher(api, watcher::Config::default())
-        .default_backoff()
-        .reflect(writer)
-        .inspect(move |event| note(&noting, event))
-        .touched_objects();
-    let listed = jobs.clone();
-    let work = Controller::for_stream(stream, jobs)
-        .with_config(Config::default().concurrency(CONCURRENCY))
-        .reconcile_on(UnboundedReceiverStream::new(changed))
-        .graceful_shutdown_on(shutdown.clone())
-        .run(timed_reconcile, back_off, context)
-        .for_each(|_| std::future::ready(()));
-    // Told to end before the first list, a Controller would wait for it for ever.
-    let unlisted = async {
-        tokio::select! {
-            _ = listed.wait_until_ready() => ready(),
-            () = shutdown => return,
-        }
-        std::future::pending().await
-    };
-    tokio::select! {
-        () = work => {},
-        () = unlisted => {},
+    let concerned = jobs.concerned.clone();
+    let context = Arc::new(Context::new(client.clone(), options, stores, concerned));
+    drive::drive(scoped(client, namespace), jobs, context, ready, shutdown).await;
+}
+
+impl Passes for Context {
+    type Object = StoredSampleJob;
+    const NAME: &'static str = NAME;
+    const CONCURRENCY: u16 = 8;
+
+    fn metrics(&self) -> &Metrics {
+        &self.metrics
     }
-    drop(tasks);
+
+    fn memories(&self) -> &Memories {
+        &self.memories
+    }
+
+    fn note(&self, event: &watcher::Event<StoredSampleJob>) {
+        note(self, event);
+    }
+
+    async fn pass(&self, job: &StoredSampleJob) -> Result<Action, Error> {
+        reconcile(job, self).await
+    }
 }
 
 /// What happens to one job concerns those that wait for it, and the schedule that
 /// made it.
-fn note(context: &Context, event: &watcher::Result<watcher::Event<StoredSampleJob>>) {
+fn note(context: &Context, event: &watcher::Event<StoredSampleJob>) {
     use watcher::Event::{Apply, Delete};
-    let stored = match event {
-        Ok(Apply(stored) | Delete(stored)) => stored,
-        Ok(_) => return,
-        Err(error) => return interrupted("SampleJob", error),
+    let (Apply(stored) | Delete(stored)) = event else {
+        return;
     };
-    if matches!(event, Ok(Delete(_))) {
+    if matches!(event, Delete(_)) {
         context.forget(identity(&stored.meta().uid));
     }
     let Ok(job) = &stored.0 else { return };
@@ -134,19 +97,8 @@ fn note(context: &Context, event: &watcher::Result<watcher::Event<StoredSampleJo
     });
 }
 
-async fn timed_reconcile(
-    stored: Arc<StoredSampleJob>,
-    context: Arc<Context>,
-) -> Result<Action, Error> {
-    let start = Instant::now();
-    let result = reconcile(stored, &context).await;
-    let outcome = result.as_ref().map_or_else(Error::category, |_| "ok");
-    context.metrics.count(NAME, outcome, start.elapsed());
-    result
-}
-
 /// The only place where the steps meet.
-async fn reconcile(stored: Arc<StoredSampleJob>, context: &Context) -> Result<Action, Error> {
+async fn reconcile(stored: &StoredSampleJob, context: &Context) -> Result<Action, Error> {
     let now = context.clock.now();
     let job = match &stored.0 {
         Ok(job) => job,
@@ -157,10 +109,6 @@ async fn reconcile(stored: Arc<StoredSampleJob>, context: &Context) -> Result<Ac
         }
     };
     let uid = identity(&job.metadata.uid);
-    let version = identity(&job.metadata.resource_version);
-    if context.memories.is_superseded(uid, version) {
-        return Ok(Action::await_change());
-    }
     let seen = observe::observe(context, job).await?;
     let plan = samplejob::plan(job, &seen, &context.settings, now);
     // The result is in the status before the lock is given back: who dies in
@@ -209,15 +157,4 @@ fn without_progress(status: &SampleJobStatus) -> SampleJobStatus {
         message: None,
         ..status.clone()
     }
-}
-
-fn back_off(stored: Arc<StoredSampleJob>, error: &Error, context: Arc<Context>) -> Action {
-    let meta = stored.meta();
-    if error.is_conflict() {
-        // The cache was out of date: the watch will bring the news.
-        return Action::requeue(Duration::from_secs(1));
-    }
-    let (namespace, name) = (identity(&meta.namespace), identity(&meta.name));
-    tracing::warn!(namespace, name, %error, "samplejob {namespace}/{name}: the pass failed and is repeated");
-    Action::requeue(context.memories.back_off(identity(&meta.uid)))
 }

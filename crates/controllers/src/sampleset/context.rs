@@ -14,6 +14,7 @@ use plan::sampleset::{Kind, Settings};
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::task::JoinSet;
 
+use crate::drive::{Objects, Options};
 use crate::memory::Memories;
 use crate::runtime::{Accesses, Servers, Tell};
 use crate::stores::{self, News};
@@ -55,16 +56,15 @@ pub(super) struct Stores {
 impl Context {
     pub(super) fn new(
         client: Client,
-        settings: Settings,
-        (clock, metrics): (Clock, Metrics),
+        options: Options<Settings>,
         stores: Stores,
         concerned: Concerned,
     ) -> Context {
         Context {
             client,
-            settings,
-            clock,
-            metrics,
+            settings: options.settings,
+            clock: options.clock,
+            metrics: options.metrics,
             memories: Memories::default(),
             servers: Servers::default(),
             accesses: Accesses::default(),
@@ -125,11 +125,11 @@ impl Stores {
     pub(super) fn watch(
         client: &Client,
         namespace: Option<&str>,
-        sets: &Store<StoredSet>,
-        concerned: &Concerned,
+        sets: &Objects<StoredSet>,
     ) -> (JoinSet<()>, Stores) {
         let mut tasks = JoinSet::new();
-        let (all, some) = (sets.clone(), concerned.clone());
+        let concerned = &sets.concerned;
+        let (all, some) = (sets.store.clone(), concerned.clone());
         let tell_all = move || {
             for set in all.state() {
                 let _ = some.send(ObjectRef::from_obj(&*set));
@@ -139,7 +139,7 @@ impl Stores {
         let stores = Stores {
             jobs: stores::keep(
                 &mut tasks,
-                scoped_guarded(client, namespace),
+                scoped(client.clone(), namespace),
                 None,
                 by(concerned, tell_all.clone(), set_of_job),
             ),
@@ -193,13 +193,6 @@ impl Stores {
         let _ = self.claims.wait_until_ready().await;
         let _ = self.volumes.wait_until_ready().await;
         let _ = self.nodes.wait_until_ready().await;
-    }
-}
-
-fn scoped_guarded(client: &Client, namespace: Option<&str>) -> Api<StoredSampleJob> {
-    match namespace {
-        Some(namespace) => Api::namespaced(client.clone(), namespace),
-        None => Api::all(client.clone()),
     }
 }
 

@@ -1,19 +1,15 @@
 //! The SampleSet controller.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use api::{SampleSet, SampleSetStatus, set_condition};
-use futures::{FutureExt, StreamExt};
+use futures::FutureExt;
 use jiff::Timestamp;
-use kube::Client;
-use kube::runtime::controller::{Action, Config, Controller};
-use kube::runtime::reflector;
-use kube::runtime::{WatchStreamExt, watcher};
-use kube::{Api, Resource};
+use kube::runtime::controller::Action;
+use kube::runtime::watcher;
+use kube::{Client, Resource};
 use plan::sampleset::{self, Plan, Seen, Settings, Urgency};
-use tokio::sync::mpsc;
-use tokio_stream::wrappers::UnboundedReceiverStream;
 
 mod apply;
 mod context;
@@ -24,17 +20,16 @@ pub(crate) use observe::seen_secret;
 
 use context::{Context, Stores};
 
+use crate::drive::{self, Objects, Options, Passes};
 use crate::events::Reporter;
-use crate::stores::interrupted;
-use crate::{Clock, Error, Metrics, clock, identity, pods, status};
+use crate::memory::Memories;
+use crate::{Error, Metrics, clock, identity, pods, scoped, status};
 
 /// The lease of this controller: the id of the Go operator.
 pub const LEASE: &str = "37987177.paddlepaddle.org";
 
 /// The name of this controller in metrics and events.
 const NAME: &str = "sampleset-controller";
-/// How many sets are worked on at once.
-const CONCURRENCY: u16 = 8;
 /// Figures alone are written at most so often.
 const FIGURES_EVERY: Duration = Duration::from_secs(1);
 /// How soon to look again at what no watch tells of.
@@ -42,90 +37,55 @@ const LOOK_AGAIN: Duration = Duration::from_secs(3);
 /// The condition that says what the API server would not do.
 const REFUSED: &str = "Refused";
 
-/// How the controller runs.
-#[derive(Clone, Debug, Default)]
-pub struct Options {
-    /// The only namespace that it looks at; `None`: all.
-    pub namespace: Option<String>,
-    /// What its decisions depend on.
-    pub settings: Settings,
-    /// Its clock.
-    pub clock: Clock,
-    /// Its figures.
-    pub metrics: Metrics,
-}
-
 /// Runs the controller until `shutdown`, then lets running passes end.
 /// `ready` is called when the caches are filled and work begins.
 pub async fn run(
     client: Client,
-    options: Options,
+    options: Options<Settings>,
     ready: impl FnOnce(),
     shutdown: impl Future<Output = ()> + Send + Sync + 'static,
 ) {
     let shutdown = shutdown.shared();
-    let namespace = options.namespace.as_deref();
-    let (concerned, changed) = mpsc::unbounded_channel();
-    let (sets, writer) = reflector::store();
-    let (tasks, stores) = Stores::watch(&client, namespace, &sets, &concerned);
+    let namespace = options.namespace.clone();
+    let namespace = namespace.as_deref();
+    let sets = Objects::new();
+    let (_tasks, stores) = Stores::watch(&client, namespace, &sets);
     // Nothing is decided before every cache is filled.
     tokio::select! {
         () = stores.filled() => {}
         () = shutdown.clone() => return,
     }
-    let context = Arc::new(Context::new(
-        client.clone(),
-        options.settings,
-        (options.clock, options.metrics),
-        stores,
-        concerned,
-    ));
-    let api: Api<StoredSet> = match namespace {
-        Some(namespace) => Api::namespaced(client, namespace),
-        None => Api::all(client),
-    };
-    let forgetful = Arc::clone(&context);
-    let stream = watcher(api, watcher::Config::default())
-        .default_backoff()
-        .reflect(writer)
-        .inspect(move |event| match event {
-            Ok(watcher::Event::Delete(set)) => forgetful.forget(identity(&set.meta().uid)),
-            Ok(_) => {}
-            Err(error) => interrupted("SampleSet", error),
-        })
-        .touched_objects();
-    let listed = sets.clone();
-    let work = Controller::for_stream(stream, sets)
-        .with_config(Config::default().concurrency(CONCURRENCY))
-        .reconcile_on(UnboundedReceiverStream::new(changed))
-        .graceful_shutdown_on(shutdown.clone())
-        .run(timed_reconcile, back_off, context)
-        .for_each(|_| std::future::ready(()));
-    // Told to end before the first list, a Controller would wait for it for ever.
-    let unlisted = async {
-        tokio::select! {
-            _ = listed.wait_until_ready() => ready(),
-            () = shutdown => return,
-        }
-        std::future::pending().await
-    };
-    tokio::select! {
-        () = work => {},
-        () = unlisted => {},
-    }
-    drop(tasks);
+    let concerned = sets.concerned.clone();
+    let context = Arc::new(Context::new(client.clone(), options, stores, concerned));
+    drive::drive(scoped(client, namespace), sets, context, ready, shutdown).await;
 }
 
-async fn timed_reconcile(stored: Arc<StoredSet>, context: Arc<Context>) -> Result<Action, Error> {
-    let start = Instant::now();
-    let result = reconcile(stored, &context).await;
-    let outcome = result.as_ref().map_or_else(Error::category, |_| "ok");
-    context.metrics.count(NAME, outcome, start.elapsed());
-    result
+impl Passes for Context {
+    type Object = StoredSet;
+    const NAME: &'static str = NAME;
+    const CONCURRENCY: u16 = 8;
+
+    fn metrics(&self) -> &Metrics {
+        &self.metrics
+    }
+
+    fn memories(&self) -> &Memories {
+        &self.memories
+    }
+
+    fn note(&self, event: &watcher::Event<StoredSet>) {
+        if let watcher::Event::Delete(set) = event {
+            self.forget(identity(&set.meta().uid));
+        }
+    }
+
+    async fn pass(&self, set: &StoredSet) -> Result<Action, Error> {
+        reconcile(set, self).await
+    }
 }
 
 /// The only place where the steps meet.
-async fn reconcile(stored: Arc<StoredSet>, context: &Context) -> Result<Action, Error> {
+async fn reconcile(stored: &StoredSet, context: &Context) -> Result<Action, Error> {
     let now = context.clock.now();
     let set = match &stored.0 {
         Ok(set) => set,
@@ -136,10 +96,6 @@ async fn reconcile(stored: Arc<StoredSet>, context: &Context) -> Result<Action, 
         }
     };
     let uid = identity(&set.metadata.uid);
-    let version = identity(&set.metadata.resource_version);
-    if context.memories.is_superseded(uid, version) {
-        return Ok(Action::await_change());
-    }
     let seen = observe::observe(context, set, now).await?;
     let mut plan = sampleset::plan(set, &seen, &context.settings, now);
     let applied = apply::apply(context, set, &plan).await?;
@@ -221,15 +177,4 @@ fn tell_phase(set: &SampleSet, status: &SampleSetStatus) {
         let name = identity(&set.metadata.name);
         tracing::info!("sampleset {namespace}/{name} is {phase}");
     }
-}
-
-fn back_off(stored: Arc<StoredSet>, error: &Error, context: Arc<Context>) -> Action {
-    let meta = stored.meta();
-    if error.is_conflict() {
-        // The cache was out of date: the watch will bring the news.
-        return Action::requeue(Duration::from_secs(1));
-    }
-    let (namespace, name) = (identity(&meta.namespace), identity(&meta.name));
-    tracing::warn!(namespace, name, %error, "sampleset {namespace}/{name}: the pass failed and is repeated");
-    Action::requeue(context.memories.back_off(identity(&meta.uid)))
 }
