@@ -47,7 +47,12 @@ fn specs() -> Vec<Hostile> {
             &["spec.intranet: Host"],
         ),
         says("heter", heter, "NotSupported", &["spec.heter"]),
-        says("data", data, "NotSupported", &["spec.sampleSetRef"]),
+        says(
+            "data",
+            data,
+            "SampleSetMissing",
+            &["SampleSet", "create it"],
+        ),
         // The API server takes what JSON allows; who reads it must not overflow.
         Hostile::object(
             "deep",

@@ -160,11 +160,14 @@ pub fn name(hostile: &Hostile) -> Result<String> {
     Ok(read.metadata.name)
 }
 
+/// What a job waits for before it has pods.
+const HOLDS: [&str; 2] = ["Scheduled", "DataReady"];
+
 fn is_held_back(status: &PaddleJobStatus, reason: &str, words: &[&str]) -> Result<()> {
     let held_back = status
         .conditions
         .iter()
-        .find(|c| c.type_ == "Scheduled" && c.status == ConditionStatus::False);
+        .find(|c| HOLDS.contains(&c.type_.as_str()) && c.status == ConditionStatus::False);
     let condition = held_back.with_context(|| format!("it is not held back: {status:?}"))?;
     ensure!(condition.reason == reason, "not {reason}: {condition:?}");
     contains(&condition.message, words)
