@@ -47,11 +47,10 @@ fn specs() -> Vec<Hostile> {
             &["spec.intranet: Host"],
         ),
         says("heter", heter, "NotSupported", &["spec.heter"]),
-        says(
+        Hostile::job(
             "data",
-            data,
-            "SampleSetMissing",
-            &["SampleSet", "create it"],
+            spec_with(data),
+            Answer::Waits("SampleSetMissing", &["SampleSet", "create it"]),
         ),
         // The API server takes what JSON allows; who reads it must not overflow.
         Hostile::object(

@@ -117,6 +117,7 @@ impl Jobs {
                 Ok(()) => self.was_warned(&name, reason, words).await,
                 wrong => wrong,
             },
+            Answer::Waits(reason, words) => is_held_back(&status, reason, words),
             Answer::OnlyWarned(reason, words) => self.was_warned(&name, reason, words).await,
             Answer::Warning(reason, words) => match is_running(&status) {
                 Ok(()) => self.was_warned(&name, reason, words).await,

@@ -24,6 +24,8 @@ pub enum Answer {
     /// It is stored, and a condition and an event say with this reason why
     /// nothing comes of it.
     Condition(&'static str, &'static [&'static str]),
+    /// It waits for what may come, and a condition with this reason says for what.
+    Waits(&'static str, &'static [&'static str]),
     /// It is stored in such a form that the API server takes no more changes of
     /// it, its status included: an event says with this reason why nothing comes
     /// of it.
