@@ -19,7 +19,7 @@ const INTERVAL: Duration = Duration::from_millis(500);
 /// How long the mount may take to answer before that is told.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// How long a count of the data may take.
-const COUNT_PATIENCE: Duration = Duration::from_secs(30);
+const COUNT_PATIENCE: Duration = Duration::from_secs(120);
 /// Disks are shared: less than this is no change that anybody waits for.
 const DISK_STEP: u64 = 16 << 20;
 
