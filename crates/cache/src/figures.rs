@@ -84,7 +84,10 @@ impl Figures {
             let (mount, dirs) = (mount.clone(), dirs.clone());
             let at = mount.root().display().to_string();
             // One at a time: a mount that hangs takes one thread, not all.
-            let mut reading = tokio::task::spawn_blocking(move || (mount.stats(), disk(&dirs)));
+            let mut reading = tokio::task::spawn_blocking(move || {
+                let reached = mount.reach_metadata();
+                (reached.and_then(|()| mount.stats()), disk(&dirs))
+            });
             let read = match tokio::time::timeout(PATIENCE, &mut reading).await {
                 Ok(read) => read,
                 Err(_) => {
