@@ -139,6 +139,8 @@ impl Bed {
             "partitions": partitions,
             "source": {"uri": self.s3.folder(folder)},
             "secretRef": {"name": name},
+            // Else nothing is cached on a disk that is nearly full.
+            "csi": {"juiceFSMountOptions": {"free-space-ratio": "0.01"}},
         });
         self.create_set(name, spec).await;
         self.set_is(name, SampleSetPhase::Ready).await;

@@ -46,8 +46,16 @@ async fn specs_that_can_not_work_say_what_would() {
     let elsewhere = json!({"secretRef": {"name": "data", "namespace": "default"}});
     let cases = [
         ("no-scheme", set("imagenet/demo", "data"), "no scheme"),
-        ("bad-scheme", set("gopher://b/x", "data"), "use one of bos"),
-        ("by-url", set("ks3://b/x", "data"), "use its S3 endpoint"),
+        (
+            "bad-scheme",
+            set("gopher://bucket/x", "data"),
+            "use one of bos",
+        ),
+        (
+            "by-url",
+            set("ks3://bucket/x", "data"),
+            "use its S3 endpoint",
+        ),
         ("comma", with(set(&good, "data"), option), "only letters"),
         (
             "outside",
@@ -85,7 +93,7 @@ async fn specs_that_can_not_work_say_what_would() {
             json!({
                 "type": "sync",
                 "sampleSetRef": {"name": "data"},
-                "syncOptions": {"source": "ks3://b/x"},
+                "syncOptions": {"source": "ks3://bucket/x"},
             }),
             "use its S3 endpoint",
         ),
@@ -143,7 +151,7 @@ async fn a_set_of_another_namespace_is_refused(bed: &Bed) {
         "kind": "PaddleJob",
         "metadata": {"name": "foreign"},
         "spec": {
-            "sampleSetRef": {"name": "data", "namespace": "default"},
+            "sampleSetRef": {"name": "data", "namespace": "default", "mountPath": "/data"},
             "worker": {"replicas": 1, "template": {"spec": {
                 "containers": [{"name": "main", "image": "any", "command": ["true"]}],
             }}},
@@ -226,7 +234,7 @@ async fn what_is_missing_or_wrong_is_named_and_corrected() {
     bed.job(
         "earlier",
         "waiting for its set",
-        says("there is no SampleSet later; create it"),
+        says("there is no SampleSet later"),
     )
     .await;
 

@@ -59,8 +59,10 @@ impl Redis {
         let dir = tempfile::tempdir().unwrap();
         let address = free_address(ip);
         let (ip, port) = (address.ip(), address.port());
+        // Nobody is the user `default`, who all the same needs every right: in his
+        // name Redis reads what it had before a restart.
         let mut configuration = format!(
-            "bind {ip}\nport {port}\nappendonly yes\ndatabases 16\nsave \"\"\nuser default off\n"
+            "bind {ip}\nport {port}\nappendonly yes\nsave \"\"\nuser default off ~* &* +@all\n"
         );
         for user in [USER, ACCESS_KEY] {
             configuration += &format!("user {user} on \">{SECRET_KEY}\" ~* &* +@all\n");
