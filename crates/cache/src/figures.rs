@@ -19,7 +19,7 @@ const INTERVAL: Duration = Duration::from_millis(500);
 /// How long the mount may take to answer before that is told.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// How long a count of the data may take.
-const COUNT_PATIENCE: Duration = Duration::from_secs(30);
+const COUNT_PATIENCE: Duration = Duration::from_secs(120);
 /// Disks are shared: less than this is no change that anybody waits for.
 const DISK_STEP: u64 = 16 << 20;
 
@@ -84,7 +84,10 @@ impl Figures {
             let (mount, dirs) = (mount.clone(), dirs.clone());
             let at = mount.root().display().to_string();
             // One at a time: a mount that hangs takes one thread, not all.
-            let mut reading = tokio::task::spawn_blocking(move || (mount.stats(), disk(&dirs)));
+            let mut reading = tokio::task::spawn_blocking(move || {
+                let reached = mount.reach_metadata();
+                (reached.and_then(|()| mount.stats()), disk(&dirs))
+            });
             let read = match tokio::time::timeout(PATIENCE, &mut reading).await {
                 Ok(read) => read,
                 Err(_) => {

@@ -16,14 +16,15 @@ pub struct Info {
 }
 
 impl Juicefs {
-    /// Counts what is below a directory of a mount. juicefs keeps the sums, so it
-    /// takes no walk.
+    /// Counts what is below a directory of a mount. The sums that juicefs keeps are
+    /// wrong for good once a writer was killed, so its directories are counted, in
+    /// the metadata alone: 100,000 files take half a second.
     ///
     /// # Errors
     /// When the mount can't be reached.
     pub async fn info(&self, directory: &Path) -> Result<Info, Error> {
         let mut command = self.subcommand("info");
-        command.arg("--recursive").arg(directory);
+        command.args(["--recursive", "--strict"]).arg(directory);
         let finished = self.run(command, &Redactor::default(), |_| ()).await?;
         // A path that is missing is no failure for it.
         parse(&finished.output).ok_or_else(|| finished.log.error("count of the data"))

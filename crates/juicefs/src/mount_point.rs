@@ -69,6 +69,19 @@ impl MountPoint {
         })
     }
 
+    /// Asks for a file that is not there, which only the server of the metadata can
+    /// know; the counters are the mount's own. It blocks as long as that server is
+    /// gone, until juicefs gives up.
+    ///
+    /// # Errors
+    /// When the metadata can't be reached.
+    pub fn reach_metadata(&self) -> io::Result<()> {
+        match fs::symlink_metadata(self.root.join(".nothing")) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+            _ => Ok(()),
+        }
+    }
+
     /// How it is mounted. Only root may know.
     ///
     /// # Errors

@@ -2,12 +2,18 @@
 
 use std::fs;
 use std::path::Path;
+use std::time::Duration;
 
-use cache_api::{Credentials, Outcome, Progress, Sync};
+use cache_api::{Credentials, Outcome, Progress, Sync, reason};
 use juicefs::{Error, Figures};
 
 use super::Context;
 use crate::paths;
+
+/// The pauses before a copy that was left incomplete is gone on with: juicefs gives a
+/// file up after some tries, and a server that was gone may be back. What was copied
+/// is not copied again.
+const PAUSES: [Duration; 2] = [Duration::from_secs(5), Duration::from_secs(15)];
 
 impl Context {
     pub(super) async fn sync(
@@ -25,8 +31,23 @@ impl Context {
                 total_bytes: None,
             });
         };
-        let copying = self.juicefs.sync(order, &destination, credentials, tell);
-        let synced = copying.await?;
+        let mut pauses = PAUSES.iter();
+        let mut begun = false;
+        let synced = loop {
+            let copying = self.juicefs.sync(order, &destination, credentials, tell);
+            let error = match copying.await {
+                Ok(synced) => break synced,
+                Err(error) => error,
+            };
+            begun |= error.reason == reason::INCOMPLETE;
+            match pauses.next() {
+                Some(pause) if begun => {
+                    tracing::warn!(%error, "it is gone on with in {} s", pause.as_secs());
+                    tokio::time::sleep(*pause).await;
+                }
+                _ => return Err(error),
+            }
+        };
         let files = synced.copied + synced.skipped;
         progress(Progress {
             files,

@@ -1,6 +1,6 @@
 //! A machine of its own for each test, and that nothing is left of it.
 
-use std::fs;
+use std::fs::{self, File};
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -77,7 +77,12 @@ impl Local {
             .arg("--dir")
             .arg(&self.dir)
             .args(&self.arguments);
-        let mut process = command.stdout(Stdio::piped()).spawn().unwrap();
+        let log = File::options().create(true).append(true).open(self.log());
+        let mut process = command
+            .stdout(Stdio::piped())
+            .stderr(log.unwrap())
+            .spawn()
+            .unwrap();
         let mut out = BufReader::new(process.stdout.take().unwrap());
         let mut line = String::new();
         out.read_line(&mut line).unwrap();
@@ -88,6 +93,11 @@ impl Local {
         // What it says later must go somewhere.
         std::thread::spawn(move || std::io::copy(&mut out, &mut std::io::sink()));
         self.process = Some(process);
+    }
+
+    /// What it has said of its work, over all its lives.
+    pub fn log(&self) -> PathBuf {
+        self.dir.with_file_name("log")
     }
 
     /// Ends it without a word.
@@ -163,6 +173,8 @@ impl Drop for Local {
         let left = self.leftovers();
         if !std::thread::panicking() {
             assert!(left.is_empty(), "left behind: {left:#?}");
+        } else {
+            eprintln!("{}", fs::read_to_string(self.log()).unwrap_or_default());
         }
         // A test that failed leaves nothing behind either.
         for pid in self.processes() {
