@@ -46,9 +46,10 @@ def write(directory):
     pixels = np.clip(images * ONE + 128, 0, 255).astype("uint8").transpose(0, 2, 3, 1)
     for label in range(CLASSES):
         os.makedirs(os.path.join(directory, f"class-{label}"))
+    # Colours are not blurred, so that they look like those made up in memory.
     for n, (image, label) in enumerate(zip(pixels, labels)):
         file = os.path.join(directory, f"class-{label}", f"{n:04}.jpg")
-        Image.fromarray(image).save(file, quality=95)
+        Image.fromarray(image).save(file, quality=95, subsampling=0)
 
 
 def main():

@@ -323,8 +323,10 @@ spec: {type: clear, sampleSetRef: {name: photos}}
 #[test]
 fn a_set_that_fails_says_why_and_its_job_does_not_start() {
     let Some(world) = World::new() else { return };
-    fs::create_dir(world.path("nothing")).unwrap();
-    let data = set(&world, "photos", "nothing");
+    let data = set(&world, "photos", "photos");
+    // Refused at once; an empty folder would be tried three times.
+    let yaml = fs::read_to_string(&data).unwrap();
+    fs::write(&data, yaml.replace("0.01", "1.01")).unwrap();
     let with_data = "sampleSetRef: {name: photos, mountPath: /photos}";
     let job = world.job("looks", 1, with_data, "echo never");
     let files = [&data, &job].map(|file| file.to_str().unwrap());
@@ -333,8 +335,8 @@ fn a_set_that_fails_says_why_and_its_job_does_not_start() {
     assert_eq!(run.out(), "");
     let said = run.err();
     for words in [
-        "sampleset default/photos: SyncFailed after ",
-        "no file found",
+        "sampleset default/photos: refused after ",
+        "free-space-ratio is \"1.01\"",
         "paddlejob default/looks: was not started, for its SampleSet failed\n",
     ] {
         assert!(said.contains(words), "{words} is not in:\n{said}");

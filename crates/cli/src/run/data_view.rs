@@ -46,10 +46,14 @@ impl DataState {
                 .unwrap_or_default()
                 .to_owned(),
         };
-        let phase = status.phase.map(|phase| phase.to_string());
+        let phase = match status.phase {
+            _ if refused => "refused".to_owned(),
+            Some(phase) => phase.to_string(),
+            None => "not bound".to_owned(),
+        };
         let (words, percent) = split(&words);
         DataState {
-            phase: phase.unwrap_or_else(|| "not bound".to_owned()),
+            phase,
             words,
             percent,
             outcome,
@@ -222,7 +226,10 @@ mod tests {
             "SyncFailed after 3.0 s: no file found"
         );
         let refused = set(json!({"conditions": [condition("Accepted", "False", "no uri")]}));
-        assert_eq!(refused.outcome, Some(Outcome::Failed));
+        assert_eq!(
+            refused.verdict(Outcome::Failed, Duration::from_secs(1)),
+            "refused after 1.0 s: no uri"
+        );
     }
 
     #[test]

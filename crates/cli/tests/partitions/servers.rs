@@ -177,6 +177,9 @@ async fn serve(listener: TcpListener, to: SocketAddrV4, gets: Arc<AtomicUsize>) 
         let gets = Arc::clone(&gets);
         tokio::spawn(async move {
             let server = TcpStream::connect(to).await?;
+            // Else each small answer waits 40 ms for company.
+            server.set_nodelay(true)?;
+            client.set_nodelay(true)?;
             let (from_client, mut to_client) = client.into_split();
             let (mut from_server, to_server) = server.into_split();
             tokio::spawn(async move { tokio::io::copy(&mut from_server, &mut to_client).await });
