@@ -11,6 +11,8 @@ export PATH := $(PATH):$(HOME)/.cargo/bin:/usr/local/go/bin
 TARGET := $(or $(CARGO_TARGET_DIR),$(CURDIR)/target)
 # What the demo makes.
 DEMO := $(CURDIR)/target/demo
+# Where `make examples` installs.
+CACHE := $(or $(PADDLE_OPERATOR_CACHE),$(or $(XDG_CACHE_HOME),$(HOME)/.cache)/paddle-operator)
 # Names of their own, so that a developer's cluster stays out of it. Give others to run
 # two at once.
 TEST_CLUSTER ?= test
@@ -32,8 +34,10 @@ demo: examples ## Train a model on this machine, with nothing but this
 	@xtask/setup.sh cc cargo ip
 	cargo build
 	@rm -rf "$(DEMO)/model"
-	sed 's#MODEL_DIR#$(DEMO)/model#' examples/demo.yaml | \
-	"$(TARGET)/debug/paddle-operator" run -f - --dir "$(DEMO)/state" --nodes 2
+	@mkdir -p "$(DEMO)"
+	"$(CACHE)/paddle-3.3.1/bin/python" examples/resnet/stripes.py "$(DEMO)/images"
+	sed -e 's#IMAGES_DIR#$(DEMO)/images#' -e 's#MODEL_DIR#$(DEMO)/model#' examples/demo.yaml | \
+	"$(TARGET)/debug/paddle-operator" run -f - --dir "$(DEMO)/state"
 	@echo "The trained model: $(DEMO)/model/resnet.pdparams"
 	@echo "The same, with kubectl: $(TARGET)/debug/paddle-operator local"
 
@@ -87,6 +91,13 @@ bench-control: setup ## Measure the manager on fake nodes, beside bare pods
 	cargo xtask cluster kubectl --name $(BENCH_CLUSTER) apply -f deploy/v1/crd.yaml; \
 	PADDLE_OPERATOR_TEST_AUDIT_LOG="$$(cargo xtask cluster audit-log --name $(BENCH_CLUSTER))" \
 	PADDLE_OPERATOR_BIN="$(TARGET)/release/paddle-operator" "$(TARGET)/release/bench-control")
+
+.PHONY: bench-data
+bench-data: examples ## Measure reading through the cache, beside plain disk and s3fs
+	@xtask/setup.sh cc cargo
+	@examples/install.sh s3fs
+	cargo build --release --package bench --bin bench-data
+	"$(TARGET)/release/bench-data" --installed "$(CACHE)"
 
 .PHONY: generate
 generate: ## Write what is generated from the types

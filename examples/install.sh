@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Installs what the images in images.yaml stand for into the project's cache:
-# examples/install.sh [paddle-3.3.1] [paddle-3.0.0] [nginx] [juicefs] [redis], all unless named.
+# examples/install.sh [paddle-3.3.1] [paddle-3.0.0] [nginx] [juicefs] [redis], all unless named;
+# s3fs only when named: benchmarks alone need it.
 # What is there and works is left alone. Each part is made beside its place and moved there
 # when it works, so half of one is never taken for a whole.
 set -euo pipefail
@@ -77,6 +78,17 @@ make_redis() { # directory
     works_redis "$1" || fail "the redis of Debian does not start here"
 }
 
+works_s3fs() { # directory
+    LD_LIBRARY_PATH=$1/lib "$1/bin/s3fs" --version >/dev/null 2>&1
+}
+
+make_s3fs() { # directory
+    unpack "$1" s3fs
+    mv "$1/packages/tree/usr/bin/s3fs" "$1/bin"
+    rm -rf "$1/packages"
+    works_s3fs "$1" || fail "the s3fs of Debian does not start here"
+}
+
 JUICEFS=1.4.2
 
 works_juicefs() { # directory
@@ -134,6 +146,7 @@ for name in "$@"; do
     nginx) works_nginx "$cache/nginx" || ! can_unpack nginx || part "$name" nginx ;;
     juicefs) part "$name" juicefs ;;
     redis) works_redis "$cache/redis" || ! can_unpack redis-server || part "$name" redis ;;
+    s3fs) works_s3fs "$cache/s3fs" || ! can_unpack s3fs || part "$name" s3fs ;;
     *) fail "unknown part $name" ;;
     esac
 done

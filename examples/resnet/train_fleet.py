@@ -1,4 +1,4 @@
-"""Trains a small ResNet on generated images, by one worker or by several together:
+"""Trains a small ResNet on images, made up or from a directory, by one worker or by several together:
 
     python -m paddle.distributed.launch train_fleet.py
 
@@ -8,17 +8,16 @@ each step, so at the end all have the same parameters. Nothing is downloaded.
 """
 
 import argparse
+import glob
 import hashlib
 import os
 import time
 
-import numpy as np
 import paddle
 from paddle import distributed, nn
 from paddle.vision.models.resnet import BasicBlock
 
-CLASSES = 10
-SIZE = 32
+import stripes
 
 
 def options():
@@ -30,30 +29,42 @@ def options():
 
     option("epochs", int, 3, "passes over the images (EPOCHS)")
     option("batch_size", int, 64, "images per step, of all workers together (BATCH_SIZE)")
-    option("images", int, 2048, "images to learn from (IMAGES)")
+    option("images", int, stripes.COUNT, "images to learn from (IMAGES)")
+    option("data", str, "", "a directory of images to learn from instead (DATA)")
     option("checkpoint", str, "", "a directory that all workers share, to go on from (CHECKPOINT)")
     return parser.parse_args()
 
 
 class Stripes(paddle.io.Dataset):
-    """Noisy coloured stripes; their direction is the class."""
+    """Images that are made up in memory."""
 
     def __init__(self, count, seed):
-        rng = np.random.default_rng(seed)
-        self.labels = rng.integers(CLASSES, size=count)
-        angle = (self.labels * np.pi / CLASSES).reshape(-1, 1, 1)
-        phase, width = rng.uniform(0, 2 * np.pi, (count, 1, 1)), rng.uniform(4, 8, (count, 1, 1))
-        y, x = np.mgrid[:SIZE, :SIZE]
-        wave = np.sin(2 * np.pi * (x * np.cos(angle) + y * np.sin(angle)) / width + phase)
-        images = wave[:, None] * rng.uniform(0.2, 1, (count, 3, 1, 1))
-        images += rng.normal(scale=1.0, size=images.shape)
-        self.images = images.astype("float32")
+        self.images, self.labels = stripes.stripes(count, seed)
 
     def __len__(self):
         return len(self.labels)
 
     def __getitem__(self, index):
         return self.images[index], self.labels[index]
+
+
+class Folder(paddle.io.Dataset):
+    """Images in files, in a folder for each class. They are in the order of their paths, which
+    is also that of a SampleSet: each node has cached what its worker reads."""
+
+    def __init__(self, root):
+        found = glob.glob(os.path.join(root, "*", "*.jpg"))
+        self.files = sorted(found, key=os.fsencode)
+        if not self.files:
+            raise SystemExit(f"there is no image in {root}")
+        self.classes = sorted({os.path.dirname(file) for file in self.files})
+
+    def __len__(self):
+        return len(self.files)
+
+    def __getitem__(self, index):
+        file = self.files[index]
+        return stripes.decode(file), self.classes.index(os.path.dirname(file))
 
 
 def resnet():
@@ -74,7 +85,7 @@ def resnet():
         stage(32, 64, stride=2),
         nn.AdaptiveAvgPool2D(1),
         nn.Flatten(),
-        nn.Linear(64, CLASSES),
+        nn.Linear(64, stripes.CLASSES),
     )
 
 
@@ -132,7 +143,8 @@ def main():
     rank, workers = distributed.get_rank(), distributed.get_world_size()
     say(f"rank={rank} world_size={workers}")
 
-    images, sampler = loader(Stripes(args.images, seed=1), args, shuffle=True)
+    learns_from = Folder(args.data) if args.data else Stripes(args.images, stripes.SEED)
+    images, sampler = loader(learns_from, args, shuffle=True)
     unseen, _ = loader(Stripes(1000, seed=2), args, shuffle=False)
     model = resnet()
     optimizer = paddle.optimizer.Momentum(0.05, parameters=model.parameters(), weight_decay=1e-4)

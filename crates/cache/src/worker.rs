@@ -9,7 +9,7 @@ use crate::tasks::{Context, sweep};
 /// Works for ever. What an earlier life was in the middle of is cleaned up first.
 pub(crate) async fn work(jobs: Jobs, context: Context, metrics: Metrics, interrupted: Vec<Task>) {
     for task in interrupted {
-        clean_up(&context, task).await;
+        clean_up(&context, &task).await;
     }
     loop {
         let turn = jobs.next().await;
@@ -17,13 +17,15 @@ pub(crate) async fn work(jobs: Jobs, context: Context, metrics: Metrics, interru
         tracing::info!(job = turn.id, "{name} begins");
         let state = run(&jobs, &context, &turn).await;
         if state == JobState::Cancelled {
-            clean_up(&context, turn.task).await;
+            clean_up(&context, &turn.task).await;
         }
-        // Before the end is told: whoever hears of it finds the data counted.
-        context
-            .figures
-            .count(&context.juicefs, context.root())
-            .await;
+        let count = context.figures.count(&context.juicefs, context.root());
+        let changes_data = matches!(turn.task, Task::Sync(_) | Task::Rmr(_));
+        let mut count = Some(count);
+        if let Some(count) = count.take_if(|_| changes_data) {
+            // Before the end is told: whoever hears of it finds the data counted.
+            count.await;
+        }
         match &state {
             JobState::Failed(failure) => {
                 tracing::warn!(
@@ -37,6 +39,10 @@ pub(crate) async fn work(jobs: Jobs, context: Context, metrics: Metrics, interru
         }
         metrics.count(name, &state);
         jobs.end(&turn.id, state);
+        if let Some(count) = count {
+            // Others may have changed it; nobody waits for that.
+            count.await;
+        }
     }
 }
 
@@ -55,10 +61,10 @@ async fn run(jobs: &Jobs, context: &Context, turn: &Turn) -> JobState {
     }
 }
 
-async fn clean_up(context: &Context, task: Task) {
+async fn clean_up(context: &Context, task: &Task) {
     if let Task::Sync(order) = task {
-        let root = context.root().to_owned();
-        let sweeping = tokio::task::spawn_blocking(move || sweep(&root, &order.destination));
+        let (root, destination) = (context.root().to_owned(), order.destination.clone());
+        let sweeping = tokio::task::spawn_blocking(move || sweep(&root, &destination));
         // It fails only when this process ends.
         let _ = sweeping.await;
     }

@@ -27,7 +27,7 @@ pub use format::FormatError;
 pub use info::Info;
 pub use metadata::Metadata;
 pub use mount::{BadOption, Mount, MountError, MountOptions};
-pub use mount_point::{Config, MountPoint, Stats};
+pub use mount_point::{Config, MountPoint, Reads, Stats};
 pub use redact::Redactor;
 pub use source::Source;
 pub use sync::{Figures, Synced};

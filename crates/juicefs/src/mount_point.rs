@@ -24,6 +24,20 @@ pub struct Stats {
     pub blocks: u64,
 }
 
+/// What was read of a volume since it was mounted, in blocks. What the kernel remembers of
+/// a file it does not ask for again.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Reads {
+    /// Blocks that were cached.
+    pub hits: u64,
+    /// Bytes that were read of them.
+    pub hit_bytes: u64,
+    /// Blocks that came from the storage.
+    pub misses: u64,
+    /// Bytes that were read of them.
+    pub miss_bytes: u64,
+}
+
 /// How the volume is mounted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
@@ -52,17 +66,10 @@ impl MountPoint {
     /// # Errors
     /// When nothing is mounted there, or does not answer.
     pub fn stats(&self) -> io::Result<Stats> {
-        let text = fs::read_to_string(self.root.join(".stats"))?;
-        let figure = |name: &str| -> Option<u64> {
-            let lines = text.lines().filter_map(|line| line.split_once(' '));
-            let mut values = lines.filter(|(key, _)| *key == name);
-            values
-                .next()
-                .and_then(|(_, value)| value.trim().parse().ok())
-        };
+        let text = self.counters()?;
         let missing = || io::Error::other("the mount does not tell how much is cached");
-        let blocks = figure("juicefs_blockcache_blocks").ok_or_else(missing)?;
-        let bytes = figure("juicefs_blockcache_bytes").ok_or_else(missing)?;
+        let blocks = figure(&text, "juicefs_blockcache_blocks").ok_or_else(missing)?;
+        let bytes = figure(&text, "juicefs_blockcache_bytes").ok_or_else(missing)?;
         Ok(Stats {
             cached: bytes.saturating_sub(blocks.saturating_mul(PER_BLOCK)),
             blocks,
@@ -80,6 +87,26 @@ impl MountPoint {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
             _ => Ok(()),
         }
+    }
+
+    /// What was read so far; as with [`MountPoint::stats`], this may block.
+    ///
+    /// # Errors
+    /// When nothing is mounted there, or does not answer.
+    pub fn reads(&self) -> io::Result<Reads> {
+        let text = self.counters()?;
+        // What has not happened yet may be missing.
+        let figure = |name| figure(&text, name).unwrap_or_default();
+        Ok(Reads {
+            hits: figure("juicefs_blockcache_hits"),
+            hit_bytes: figure("juicefs_blockcache_hit_bytes"),
+            misses: figure("juicefs_blockcache_miss"),
+            miss_bytes: figure("juicefs_blockcache_miss_bytes"),
+        })
+    }
+
+    fn counters(&self) -> io::Result<String> {
+        fs::read_to_string(self.root.join(".stats"))
     }
 
     /// How it is mounted. Only root may know.
@@ -119,6 +146,14 @@ struct Chunk {
     cache_dir: String,
 }
 
+fn figure(counters: &str, name: &str) -> Option<u64> {
+    let lines = counters.lines().filter_map(|line| line.split_once(' '));
+    let mut values = lines.filter(|(key, _)| *key == name);
+    values
+        .next()
+        .and_then(|(_, value)| value.trim().parse().ok())
+}
+
 #[cfg(test)]
 #[expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 mod tests {
@@ -129,7 +164,8 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let mount = MountPoint::new(dir.path());
         assert!(mount.stats().is_err() && mount.config().is_err());
-        let stats = "juicefs_blockcache_blocks 300\njuicefs_blockcache_bytes 5743800\n";
+        let stats = "juicefs_blockcache_blocks 300\njuicefs_blockcache_bytes 5743800\n\
+            juicefs_blockcache_hit_bytes 70\njuicefs_blockcache_hits 7\n";
         fs::write(dir.path().join(".stats"), stats).unwrap();
         let config = r#"{"Format": {"Name": "v", "UUID": "u", "Storage": "file"},
             "Chunk": {"CacheDir": "/a/u:/b/u", "CacheSize": 1}}"#;
@@ -139,6 +175,12 @@ mod tests {
             blocks: 300,
         };
         assert_eq!(mount.stats().unwrap(), want);
+        let want = Reads {
+            hits: 7,
+            hit_bytes: 70,
+            ..Reads::default()
+        };
+        assert_eq!(mount.reads().unwrap(), want);
         let want = Config {
             name: "v".to_owned(),
             uuid: "u".to_owned(),

@@ -6,6 +6,7 @@ use std::io::{self, BufWriter, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use cache_api::{Order, Outcome, Progress, Warmup, reason};
 use juicefs::{Error, Stats, Targets};
@@ -13,6 +14,10 @@ use juicefs::{Error, Stats, Targets};
 use super::share::{Selection, select};
 use super::{Context, blocking};
 use crate::store;
+
+/// How often, and how soon again, is looked whether all is cached.
+const LOOKS: u32 = 10;
+const PAUSE: Duration = Duration::from_millis(10);
 
 /// The share of the last warmup.
 pub(crate) const SHARE_FILE: &str = "share.json";
@@ -95,8 +100,7 @@ impl Context {
         let measured =
             self.read_while_measured(order, is_whole, targets, &share, before, &progress);
         let Measured { files, bytes } = measured.await?;
-        let after = self.stats().await?;
-        let cached = match before.cached == 0 && after.cached == bytes {
+        let cached = match before.cached == 0 && self.holds(bytes).await? {
             // Nothing was cached, and now it is as much as was read: this is it.
             true => bytes,
             false => {
@@ -167,6 +171,18 @@ impl Context {
             Some(measured) => Ok(measured),
             None => measuring.await,
         }
+    }
+
+    /// Whether exactly so much is cached. Blocks are written to the cache behind the back
+    /// of who reads them, so it may take a moment; a check of every file takes longer.
+    async fn holds(&self, bytes: u64) -> Result<bool, Error> {
+        for _ in 0..LOOKS {
+            if self.stats().await?.cached == bytes {
+                return Ok(true);
+            }
+            tokio::time::sleep(PAUSE).await;
+        }
+        Ok(false)
     }
 
     async fn stats(&self) -> Result<Stats, Error> {

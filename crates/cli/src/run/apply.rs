@@ -3,7 +3,6 @@
 use std::fmt;
 
 use anyhow::Context;
-use api::PaddleJob;
 use axum::http::{Method, Request, header};
 use kube::api::{Api, ApiResource, DeleteParams, DynamicObject, GroupVersionKind};
 use kube::core::discovery::Scope;
@@ -11,22 +10,31 @@ use kube::runtime::wait::{await_condition, conditions::is_deleted};
 use kube::{Client, Resource, ResourceExt};
 use serde_json::{Value, json};
 
-use super::manifest::Manifest;
+use super::manifest::{Kind, Manifest};
 
 /// Where `kubectl apply` looks for what was applied before.
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
-/// A job that was applied.
+/// An object that was applied, and is followed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct JobKey {
+pub(crate) struct Key {
+    pub(crate) kind: Kind,
     pub(crate) namespace: String,
     pub(crate) name: String,
     pub(crate) uid: String,
 }
 
-impl fmt::Display for JobKey {
+impl Key {
+    /// The namespace and the name.
+    pub(crate) fn names(&self) -> (&str, &str) {
+        (&self.namespace, &self.name)
+    }
+}
+
+impl fmt::Display for Key {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "paddlejob {}/{}", self.namespace, self.name)
+        let kind = self.kind.resource().kind.to_lowercase();
+        write!(f, "{kind} {}/{}", self.namespace, self.name)
     }
 }
 
@@ -133,7 +141,7 @@ impl Place<'_> {
         let Some(old) = old else {
             return Ok((self.create(&wanted).await?, Verb::Created));
         };
-        if old.metadata.deletion_timestamp.is_some() || manifest.is_job() && has_ended(&old) {
+        if old.metadata.deletion_timestamp.is_some() || runs_once(manifest) && has_ended(&old) {
             // A job that has ended never runs again.
             delete(&self.api(), name, &old.uid().unwrap_or_default()).await?;
             return Ok((self.create(&wanted).await?, Verb::Replaced));
@@ -174,9 +182,14 @@ impl Place<'_> {
     }
 }
 
+fn runs_once(manifest: &Manifest) -> bool {
+    let kind = manifest.followed();
+    matches!(kind, Some(Kind::PaddleJob | Kind::SampleJob))
+}
+
 fn has_ended(job: &DynamicObject) -> bool {
     let phase = job.data.pointer("/status/phase").and_then(Value::as_str);
-    matches!(phase, Some("Completed" | "Failed"))
+    matches!(phase, Some("Completed" | "Succeeded" | "Failed"))
 }
 
 /// Deletes an object and waits until it is gone, with all that it owns.
@@ -188,8 +201,9 @@ async fn delete(api: &Api<DynamicObject>, name: &str, uid: &str) -> kube::Result
 }
 
 /// Asks for the end of a job and of all that it owns.
-pub(crate) async fn stop(client: &Client, job: &JobKey) -> kube::Result<()> {
-    let jobs: Api<PaddleJob> = Api::namespaced(client.clone(), &job.namespace);
+pub(crate) async fn stop(client: &Client, job: &Key) -> kube::Result<()> {
+    let kind = job.kind.resource();
+    let jobs: Api<DynamicObject> = Api::namespaced_with(client.clone(), &job.namespace, &kind);
     let mut options = DeleteParams::foreground();
     options.preconditions = Some(kube::api::Preconditions {
         uid: Some(job.uid.clone()),

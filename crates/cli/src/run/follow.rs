@@ -1,28 +1,32 @@
-//! Follows jobs to their end: what they do, and what their pods say.
+//! Follows jobs and their data to the end: what they do, and what pods say.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use anyhow::Context;
-use api::{PaddleJob, labels};
+use api::PaddleJob;
 use futures::stream::{BoxStream, SelectAll};
 use futures::{Stream, StreamExt};
 use k8s_openapi::api::core::v1::Pod;
-use kube::api::ListParams;
-use kube::runtime::reflector::{self, Store};
+use kube::api::{DynamicObject, ListParams};
+use kube::runtime::reflector;
 use kube::runtime::watcher::{self, Event, watcher};
 use kube::runtime::{WatchStreamExt, reflector as reflect};
 use kube::{Api, Client, ResourceExt};
 use localcluster::node::tail::Tail;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
-use super::apply::{self, JobKey};
+use super::apply::{self, Key};
+use super::data::Data;
+use super::data_view::gain;
+use super::job::{HeardPod, Job, is_of, log_dir, pod_label, selector};
 use super::listen::{Listener, containers};
+use super::manifest::Kind;
 use super::screen::{Said, Screen};
-use super::view::{Outcome, Progress};
+use super::view::{Outcome, Progress, verdict};
 use super::{Signal, Signals};
 
 /// So many lines may wait to be shown before those who say them have to wait.
@@ -42,60 +46,33 @@ pub(crate) struct Options<'a> {
 
 /// What became of everything.
 pub(crate) enum End {
-    /// All jobs ended; how, in their order.
-    Jobs(Vec<Ended>),
+    /// All have ended; how, and what the caches were good for.
+    All(Vec<Ended>, Vec<String>),
     /// Somebody wanted it to end.
     Stopped(Signal),
 }
 
-/// How a job ended.
+/// How something ended.
 pub(crate) struct Ended {
+    pub(crate) key: Key,
     pub(crate) outcome: Outcome,
-    pub(crate) progress: Progress,
-    pub(crate) took: Duration,
+    pub(crate) words: String,
 }
 
-/// A job that is followed.
-struct Followed {
-    key: JobKey,
-    /// Before the names of its pods, when there are several jobs.
-    prefix: String,
-    jobs: Store<PaddleJob>,
-    pods: Store<Pod>,
-    progress: Progress,
-    ended: Option<(Outcome, Duration)>,
-    /// The lists of the job and of its pods were read.
-    is_known: (bool, bool),
-    is_gone: bool,
-    /// The pods that are, or were, listened to.
-    heard: BTreeMap<String, HeardPod>,
-}
-
-/// A pod that is listened to.
-#[derive(Default)]
-struct HeardPod {
-    /// There was news of it.
-    is_known: bool,
-    is_gone: watch::Sender<bool>,
-}
-
-/// News of a job, by its place.
+/// News of something, by its place.
 enum News {
     Job(usize, bool),
     Pods(usize, bool),
+    Data(usize),
     Lost(watcher::Error),
 }
 
-/// Where logs are written.
-pub(crate) fn log_dir(dir: &Path, job: &JobKey) -> PathBuf {
-    dir.join("logs").join(&job.namespace).join(&job.name)
-}
-
-/// Follows jobs.
+/// Follows them.
 pub(crate) struct Follow<'a> {
     options: Options<'a>,
     screen: &'a mut Screen,
-    jobs: Vec<Followed>,
+    jobs: Vec<Job>,
+    data: Vec<Data>,
     news: SelectAll<BoxStream<'static, News>>,
     listeners: JoinSet<std::io::Result<()>>,
     lines: (mpsc::Sender<Said>, mpsc::Receiver<Said>),
@@ -106,37 +83,60 @@ impl<'a> Follow<'a> {
     pub(crate) fn new(
         options: Options<'a>,
         screen: &'a mut Screen,
-        keys: Vec<JobKey>,
+        keys: &[Key],
     ) -> anyhow::Result<Follow<'a>> {
         let mut follow = Follow {
             options,
             screen,
             jobs: Vec::new(),
+            data: Vec::new(),
             news: SelectAll::new(),
             listeners: JoinSet::new(),
             lines: mpsc::channel(LINES),
             begin: Instant::now(),
         };
-        let is_alone = keys.len() == 1;
-        let names: BTreeSet<&str> = keys.iter().map(|key| key.name.as_str()).collect();
+        let jobs = || keys.iter().filter(|key| key.kind == Kind::PaddleJob);
+        let names: BTreeSet<(&str, &str)> = keys.iter().map(|key| key.names()).collect();
         let is_clear = names.len() == keys.len();
-        for key in keys.clone() {
+        for key in keys {
             let title = match is_clear {
                 true => key.name.clone(),
-                false => format!("{}/{}", key.namespace, key.name),
+                false => key.to_string(),
             };
-            follow.screen.add_job(&title);
-            let prefix = if is_alone {
-                String::new()
-            } else {
-                format!("{title}/")
+            let line = follow.screen.add_line(&title);
+            let prefix = match jobs().count() {
+                1 => String::new(),
+                _ => format!("{title}/"),
             };
-            follow.add(key, prefix)?;
+            match key.kind {
+                Kind::PaddleJob => follow.add_job(key.clone(), line, prefix)?,
+                Kind::SampleSet | Kind::SampleJob => follow.add_data(key.clone(), line),
+            }
         }
         Ok(follow)
     }
 
-    fn add(&mut self, key: JobKey, prefix: String) -> anyhow::Result<()> {
+    fn add_data(&mut self, key: Key, line: usize) {
+        let place = self.data.len();
+        let kind = key.kind.resource();
+        let writer = reflector::store::Writer::new(kind.clone());
+        let objects = writer.as_reader();
+        let client = self.options.client.clone();
+        let api = Api::<DynamicObject>::namespaced_with(client, &key.namespace, &kind);
+        let events = reflect(writer, watcher(api, by_name(&key)).default_backoff());
+        let news = events.filter_map(move |event| async move {
+            match event {
+                // Half a list does not tell what is gone.
+                Ok(Event::Init | Event::InitApply(_)) => None,
+                Ok(_) => Some(News::Data(place)),
+                Err(error) => Some(News::Lost(error)),
+            }
+        });
+        self.news.push(news.boxed());
+        self.data.push(Data::new(key, line, objects));
+    }
+
+    fn add_job(&mut self, key: Key, line: usize, prefix: String) -> anyhow::Result<()> {
         // Of a job of that name before.
         let logs = log_dir(self.options.dir, &key);
         match std::fs::remove_dir_all(&logs) {
@@ -148,9 +148,8 @@ impl<'a> Follow<'a> {
         let place = self.jobs.len();
         let client = self.options.client;
         let (jobs, writer) = reflector::store();
-        let by_name = watcher::Config::default().fields(&format!("metadata.name={}", key.name));
         let api = Api::<PaddleJob>::namespaced(client.clone(), &key.namespace);
-        let job_news = reflect(writer, watcher(api, by_name).default_backoff());
+        let job_news = reflect(writer, watcher(api, by_name(&key)).default_backoff());
         self.news
             .push(news(job_news, move |done| News::Job(place, done)).boxed());
         let (pods, writer) = reflector::store();
@@ -159,8 +158,9 @@ impl<'a> Follow<'a> {
         let pod_news = reflect(writer, watcher(api, by_job).default_backoff());
         self.news
             .push(news(pod_news, move |done| News::Pods(place, done)).boxed());
-        self.jobs.push(Followed {
+        self.jobs.push(Job {
             key,
+            line,
             prefix,
             jobs,
             pods,
@@ -206,31 +206,68 @@ impl<'a> Follow<'a> {
         if let Some(signal) = stopped {
             return Ok(End::Stopped(signal));
         }
-        let ended = self.jobs.into_iter().filter_map(|job| {
+        let gains = self.gains().await;
+        let jobs = self.jobs.into_iter().filter_map(|job| {
             let (outcome, took) = job.ended?;
             Some(Ended {
+                words: verdict(outcome, &job.progress, took),
+                key: job.key,
                 outcome,
-                progress: job.progress,
-                took,
             })
         });
-        Ok(End::Jobs(ended.collect()))
+        let data = self.data.into_iter().filter_map(|data| {
+            let (outcome, took) = data.ended?;
+            Some(Ended {
+                words: data.state.verdict(outcome, took),
+                key: data.key,
+                outcome,
+            })
+        });
+        Ok(End::All(data.chain(jobs).collect(), gains))
+    }
+
+    /// What the caches were good for, if anybody can tell.
+    async fn gains(&self) -> Vec<String> {
+        let mut gains = Vec::new();
+        let is_used = |data: &&Data| {
+            let mut jobs = self.jobs.iter();
+            jobs.any(|job| job.data().as_ref() == Some(&data.key.name))
+        };
+        for data in self.data.iter().filter(is_used) {
+            let after = data.reads(self.options.dir.to_owned()).await;
+            if let (Some(before), Some(after)) = (data.before, after) {
+                gains.push(format!("{}: {}", data.key, gain(before, after)));
+            }
+        }
+        gains
     }
 
     fn is_done(&self, is_stopped: bool) -> bool {
-        let is_over = |job: &Followed| match is_stopped {
+        let is_over = |job: &Job| match is_stopped {
             true => job.is_gone && job.own_pods().next().is_none(),
             false => job.ended.is_some(),
         };
-        self.listeners.is_empty() && self.jobs.iter().all(is_over)
+        let has_come = |data: &Data| match is_stopped {
+            true => data.is_set() || data.is_gone,
+            false => data.ended.is_some(),
+        };
+        let jobs_are = self.jobs.iter().all(is_over);
+        self.listeners.is_empty() && jobs_are && self.data.iter().all(has_come)
+    }
+
+    /// Sets stay, with what they have cached: that is what they are for.
+    fn stoppable(&self) -> impl Iterator<Item = &Key> {
+        let data = self.data.iter().filter(|data| !data.is_set());
+        let data = data.map(|data| &data.key);
+        self.jobs.iter().map(|job| &job.key).chain(data)
     }
 
     async fn stop(&mut self) -> anyhow::Result<()> {
-        for job in &self.jobs {
-            let words = format!("stopping {} (once more leaves at once)", job.key);
+        for key in self.stoppable() {
+            let words = format!("stopping {key} (once more leaves at once)");
             self.screen.say(&words);
-            let stopped = apply::stop(self.options.client, &job.key).await;
-            stopped.with_context(|| job.key.to_string())?;
+            let stopped = apply::stop(self.options.client, key).await;
+            stopped.with_context(|| key.to_string())?;
         }
         Ok(())
     }
@@ -245,6 +282,7 @@ impl<'a> Follow<'a> {
                 tracing::debug!(%error, "watch");
                 return Ok(());
             }
+            News::Data(place) => return self.learn_data(place).await,
             News::Job(place, _) | News::Pods(place, _) => place,
         };
         let Some(job) = self.jobs.get_mut(place) else {
@@ -253,14 +291,14 @@ impl<'a> Follow<'a> {
         match news {
             News::Job(_, is_whole) => job.is_known.0 |= is_whole,
             News::Pods(_, is_whole) => job.is_known.1 |= is_whole,
-            News::Lost(_) => {}
+            News::Data(_) | News::Lost(_) => {}
         }
         if job.is_known != (true, true) {
             return Ok(());
         }
         let had_ended = job.ended.is_some();
         job.look(self.begin.elapsed());
-        self.screen.show(place, &job.progress);
+        self.screen.show(job.line, job.progress.shown());
         let mut pods: Vec<Arc<Pod>> = job.own_pods().collect();
         if job.ended.is_some() && !had_ended {
             // News of its pods may come later than the news of its end.
@@ -274,6 +312,35 @@ impl<'a> Follow<'a> {
         job.say_who_is_gone();
         for pod in pods {
             self.listen(place, &pod);
+        }
+        self.give_up().await
+    }
+
+    async fn learn_data(&mut self, place: usize) -> anyhow::Result<()> {
+        let Some(data) = self.data.get_mut(place) else {
+            return Ok(());
+        };
+        data.look(self.begin.elapsed());
+        self.screen.show(data.line, data.state.shown());
+        if data.is_ready() && data.before.is_none() {
+            data.before = data.reads(self.options.dir.to_owned()).await;
+        }
+        self.give_up().await
+    }
+
+    /// Stops jobs that wait for a set that failed. It is tried again from time to time, but
+    /// who waits here wants to mend it first.
+    async fn give_up(&mut self) -> anyhow::Result<()> {
+        for job in self.jobs.iter_mut().filter(|job| job.ended.is_none()) {
+            let Some(name) = job.data().filter(|_| job.heard.is_empty()) else {
+                continue;
+            };
+            let failed = |data: &Data| data.failed_as(&job.key.namespace, &name);
+            if self.data.iter().any(failed) {
+                job.ended = Some((Outcome::NotStarted, self.begin.elapsed()));
+                let stopped = apply::stop(self.options.client, &job.key).await;
+                stopped.with_context(|| job.key.to_string())?;
+            }
         }
         Ok(())
     }
@@ -316,62 +383,8 @@ impl<'a> Follow<'a> {
     }
 }
 
-impl Followed {
-    fn own_pods(&self) -> impl Iterator<Item = Arc<Pod>> {
-        let pods = self.pods.state().into_iter();
-        pods.filter(|pod| is_of(pod, &self.key))
-    }
-
-    /// What the API says of it now.
-    fn look(&mut self, time: Duration) {
-        let mut jobs = self.jobs.state().into_iter();
-        let found = jobs.find(|job| job.uid().as_ref() == Some(&self.key.uid));
-        let outcome = match found {
-            Some(job) => {
-                self.progress = Progress::of(&job);
-                self.progress.outcome()
-            }
-            None => {
-                self.is_gone = true;
-                Some(Outcome::Deleted)
-            }
-        };
-        // The first word counts: one that has ended may be deleted.
-        self.ended = self.ended.or(outcome.map(|outcome| (outcome, time)));
-    }
-
-    /// Tells those who listen to pods that are gone.
-    fn say_who_is_gone(&mut self) {
-        let there: BTreeSet<String> = self.own_pods().filter_map(|pod| pod.uid()).collect();
-        for (uid, pod) in &mut self.heard {
-            match there.contains(uid) {
-                true => pod.is_known = true,
-                false if pod.is_known => drop(pod.is_gone.send_replace(true)),
-                // The news is still on its way.
-                false => {}
-            }
-        }
-    }
-}
-
-/// Pods of a job of the same name before it are not meant.
-fn is_of(pod: &Pod, job: &JobKey) -> bool {
-    pod.owner_references()
-        .iter()
-        .any(|owner| owner.uid == job.uid)
-}
-
-fn selector(job: &JobKey) -> String {
-    format!("{}={}", labels::JOB_NAME, job.name)
-}
-
-/// `worker-0` of `resnet-worker-0`.
-fn pod_label(pod: &Pod, job: &str) -> String {
-    let name = pod.name_any();
-    let short = name
-        .strip_prefix(job)
-        .and_then(|name| name.strip_prefix('-'));
-    short.unwrap_or(&name).to_owned()
+fn by_name(key: &Key) -> watcher::Config {
+    watcher::Config::default().fields(&format!("metadata.name={}", key.name))
 }
 
 /// Events as news: whether a list was read to its end.

@@ -4,10 +4,31 @@ use std::io::Read;
 use std::path::Path;
 
 use anyhow::{Context, bail};
+use api::{PaddleJob, SampleJob, SampleSet};
+use kube::api::ApiResource;
 use serde_json::{Value, json};
 
 /// The standard input.
 const STDIN: &str = "-";
+
+/// The kinds of objects that are followed to their end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    PaddleJob,
+    SampleSet,
+    SampleJob,
+}
+
+impl Kind {
+    /// Where the API has them.
+    pub(crate) fn resource(self) -> ApiResource {
+        match self {
+            Kind::PaddleJob => ApiResource::erase::<PaddleJob>(&()),
+            Kind::SampleSet => ApiResource::erase::<SampleSet>(&()),
+            Kind::SampleJob => ApiResource::erase::<SampleJob>(&()),
+        }
+    }
+}
 
 /// An object as somebody wrote it.
 #[derive(Clone, Debug, PartialEq)]
@@ -124,8 +145,15 @@ impl Manifest {
         Some(self.text("/metadata/namespace")).filter(|namespace| !namespace.is_empty())
     }
 
-    pub(crate) fn is_job(&self) -> bool {
-        self.kind() == "PaddleJob" && self.api_version().starts_with("batch.paddlepaddle.org/")
+    /// None: there is nothing to wait for.
+    pub(crate) fn followed(&self) -> Option<Kind> {
+        let all = [Kind::PaddleJob, Kind::SampleSet, Kind::SampleJob];
+        let is_it = |kind: &Kind| {
+            let resource = kind.resource();
+            let group = self.api_version().split('/').next();
+            self.kind() == resource.kind && group == Some(&resource.group)
+        };
+        all.into_iter().find(is_it)
     }
 }
 

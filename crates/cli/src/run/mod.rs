@@ -1,13 +1,17 @@
-//! `paddle-operator run`: applies objects and follows the jobs among them to their end,
-//! in one terminal.
+//! `paddle-operator run`: applies objects and follows the jobs and the data among them to
+//! their end, in one terminal.
 //!
 //! A job that has ended stays in the API with its status until it is run again or
 //! deleted, and what its pods wrote stays in the state directory, however soon the pods
-//! themselves are deleted. A job that somebody interrupts is deleted.
+//! themselves are deleted. A job that somebody interrupts is deleted. A SampleSet stays
+//! in any case, with what is cached of it: the next run finds it warm.
 
 mod apply;
 mod cluster;
+mod data;
+mod data_view;
 mod follow;
+mod job;
 mod listen;
 mod manifest;
 mod screen;
@@ -22,10 +26,10 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 
 use crate::local;
-use apply::JobKey;
+use apply::Key;
 use cluster::Cluster;
 use follow::{End, Ended, Follow};
-use manifest::Manifest;
+use manifest::{Kind, Manifest};
 use screen::Screen;
 use view::Outcome;
 
@@ -43,7 +47,7 @@ pub(crate) struct Args {
     /// Don't show what the pods write; it is only written down
     #[arg(long)]
     no_logs: bool,
-    /// Leave the jobs as they are on Ctrl-C; otherwise they are deleted
+    /// Leave the jobs as they are on Ctrl-C; otherwise they are deleted (SampleSets stay)
     #[arg(long)]
     keep: bool,
     #[command(flatten)]
@@ -68,10 +72,13 @@ pub(crate) fn run(args: &Args) -> ExitCode {
 fn try_run(args: &Args, screen: &mut Screen) -> anyhow::Result<u8> {
     let manifests = Manifest::read(&args.filenames, args.namespace.as_deref())?;
     let dir = args.local.dir()?;
-    if !manifests.iter().any(Manifest::is_job) && !local::is_in_use(&dir) {
+    let waits = manifests
+        .iter()
+        .any(|manifest| manifest.followed().is_some());
+    if !waits && !local::is_in_use(&dir) {
         bail!(
-            "there is no PaddleJob in {}, so nothing would be left to run; to keep a Kubernetes \
-             for these objects, start `paddle-operator local` first",
+            "there is no PaddleJob, SampleSet or SampleJob in {}, so nothing would be left to \
+             run; to keep a Kubernetes for these objects, start `paddle-operator local` first",
             args.filenames.join(", ")
         );
     }
@@ -106,18 +113,18 @@ async fn work(
     screen: &mut Screen,
     signals: &mut Signals,
 ) -> anyhow::Result<(u8, String)> {
-    let mut jobs = Vec::new();
-    let applied = apply_all(args, manifests, cluster, screen, &mut jobs).await;
+    let mut keys = Vec::new();
+    let applied = apply_all(args, manifests, cluster, screen, &mut keys).await;
     if let Err(error) = applied {
         // What nobody is going to watch shall not run.
-        for job in &jobs {
+        for job in keys.iter().filter(|key| key.kind != Kind::SampleSet) {
             screen.say(&format!("stopping {job}"));
             apply::stop(&cluster.client, job).await?;
         }
         return Err(error);
     }
-    if jobs.is_empty() {
-        let words = "there is no PaddleJob among them: nothing to wait for";
+    if keys.is_empty() {
+        let words = "there is no PaddleJob, SampleSet or SampleJob among them: nothing to wait for";
         return Ok((0, words.to_owned()));
     }
     let options = follow::Options {
@@ -127,9 +134,9 @@ async fn work(
         keeps: args.keep,
         is_lost: &|| cluster.is_lost(),
     };
-    let follow = Follow::new(options, screen, jobs.clone())?;
+    let follow = Follow::new(options, screen, &keys)?;
     match follow.finish(signals).await? {
-        End::Jobs(ended) => Ok(summary(&jobs, &ended, cluster)),
+        End::All(ended, gains) => Ok(summary(&ended, gains, cluster)),
         End::Stopped(signal) => {
             let words = match (args.keep, cluster.is_own()) {
                 (false, _) => "stopped",
@@ -146,39 +153,40 @@ async fn apply_all(
     manifests: &[Manifest],
     cluster: &Cluster,
     screen: &Screen,
-    jobs: &mut Vec<JobKey>,
+    keys: &mut Vec<Key>,
 ) -> anyhow::Result<()> {
     let namespace = args.namespace.as_deref().unwrap_or("default");
     for manifest in manifests {
         let (object, verb) = apply::apply(&cluster.client, manifest, namespace).await?;
         let (kind, name) = (manifest.kind().to_lowercase(), object.name_any());
         screen.say(&format!("{kind}/{name} {verb}"));
-        if manifest.is_job() {
-            let key = JobKey {
+        if let Some(kind) = manifest.followed() {
+            let key = Key {
+                kind,
                 namespace: object.namespace().unwrap_or_default(),
                 name,
                 uid: object.uid().unwrap_or_default(),
             };
             // Given twice, it is one.
-            jobs.retain(|job| *job != key);
-            jobs.push(key);
+            keys.retain(|known| *known != key);
+            keys.push(key);
         }
     }
     Ok(())
 }
 
-fn summary(jobs: &[JobKey], ended: &[Ended], cluster: &Cluster) -> (u8, String) {
+fn summary(ended: &[Ended], gains: Vec<String>, cluster: &Cluster) -> (u8, String) {
     let is_well = |ended: &Ended| ended.outcome == Outcome::Completed;
     let code = u8::from(!ended.iter().all(is_well));
     let mut lines = Vec::new();
-    for (job, ended) in jobs.iter().zip(ended) {
-        let verdict = view::verdict(ended.outcome, &ended.progress, ended.took);
-        lines.push(format!("{job}: {verdict}"));
-        let logs = follow::log_dir(&cluster.dir, job);
-        if logs.exists() {
+    for Ended { key, words, .. } in ended {
+        lines.push(format!("{key}: {words}"));
+        let logs = job::log_dir(&cluster.dir, key);
+        if key.kind == Kind::PaddleJob && logs.exists() {
             lines.push(format!("  logs: {}", logs.display()));
         }
     }
+    lines.extend(gains);
     lines.push(cluster.see_more());
     (code, lines.join("\n"))
 }

@@ -1,5 +1,5 @@
 //! What the user sees: logs on the standard output, everything else on the error output.
-//! If that is a terminal, there is a line for each job at its bottom that changes in place.
+//! If that is a terminal, there is a line for each object at its bottom that changes in place.
 
 use std::io::{self, IsTerminal, Write};
 use std::time::Duration;
@@ -7,10 +7,14 @@ use std::time::Duration;
 use console::{Color, Style};
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 
-use super::view::{self, Progress};
+use super::view::{self, Shown};
 
 /// How often the wheel turns.
 const TURN: Duration = Duration::from_millis(120);
+/// A line at the bottom, of what nobody knows how far it is, and of what somebody does.
+const WHEEL: &str = "{spinner:.cyan} {prefix:.bold} {wide_msg} {elapsed:.dim}";
+const BAR: &str =
+    "{spinner:.cyan} {prefix:.bold} [{bar:24.cyan}] {percent:>3}% {wide_msg} {elapsed:.dim}";
 /// Whose line a line is; one after the other.
 const COLOURS: [Color; 5] = [
     Color::Cyan,
@@ -32,15 +36,15 @@ pub(crate) struct Said {
 pub(crate) struct Screen {
     /// None: it is no terminal.
     bars: Option<MultiProgress>,
-    jobs: Vec<Job>,
+    followed: Vec<Followed>,
     speakers: Vec<String>,
     /// Whoever read the logs has gone.
     is_deserted: bool,
 }
 
-struct Job {
+struct Followed {
     title: String,
-    shown: Progress,
+    shown: Shown,
     bar: Option<ProgressBar>,
 }
 
@@ -50,44 +54,47 @@ impl Screen {
         let is_terminal = io::stderr().is_terminal() && !is_dumb;
         Screen {
             bars: is_terminal.then(MultiProgress::new),
-            jobs: Vec::new(),
+            followed: Vec::new(),
             speakers: Vec::new(),
             is_deserted: false,
         }
     }
 
-    /// Shows how far a job is, from now on.
-    pub(crate) fn add_job(&mut self, title: &str) {
+    /// Shows how far something is, from now on, in the line that is returned.
+    pub(crate) fn add_line(&mut self, title: &str) -> usize {
         let bar = self.bars.as_ref().map(|bars| {
-            let bar = bars.add(ProgressBar::new_spinner());
-            let style = "{spinner:.cyan} {prefix:.bold} {wide_msg} {elapsed:.dim}";
-            if let Ok(style) = ProgressStyle::with_template(style) {
-                bar.set_style(style);
-            }
+            let bar = bars.add(ProgressBar::new(100));
+            set_style(&bar, WHEEL);
             bar.set_prefix(title.to_owned());
-            bar.set_message(Progress::default().line());
             bar.enable_steady_tick(TURN);
             bar
         });
-        self.jobs.push(Job {
+        self.followed.push(Followed {
             title: title.to_owned(),
-            shown: Progress::default(),
+            shown: Shown::default(),
             bar,
         });
+        self.followed.len() - 1
     }
 
-    /// Shows how far a job is.
-    pub(crate) fn show(&mut self, job: usize, progress: &Progress) {
-        let Some(job) = self.jobs.get_mut(job) else {
+    /// Shows how far something is.
+    pub(crate) fn show(&mut self, line: usize, shown: Shown) {
+        let Some(line) = self.followed.get_mut(line) else {
             return;
         };
-        let is_news = progress.is_news(&job.shown);
-        job.shown = progress.clone();
-        match &job.bar {
-            Some(bar) => bar.set_message(progress.line()),
-            None if is_news => {
-                let line = format!("{}: {}", job.title, progress.line());
-                self.say(&line);
+        let before = std::mem::replace(&mut line.shown, shown);
+        match &line.bar {
+            Some(bar) => {
+                bar.set_message(line.shown.text.clone());
+                bar.set_position(line.shown.percent.unwrap_or_default());
+                if line.shown.percent.is_some() != before.percent.is_some() {
+                    let style = line.shown.percent.map_or(WHEEL, |_| BAR);
+                    set_style(bar, style);
+                }
+            }
+            None if line.shown.news != before.news => {
+                let words = format!("{}: {}", line.title, line.shown.plain());
+                self.say(&words);
             }
             None => {}
         }
@@ -144,8 +151,14 @@ impl Screen {
 
     /// Leaves only what was said.
     pub(crate) fn close(&mut self) {
-        for bar in self.jobs.iter().filter_map(|job| job.bar.as_ref()) {
+        for bar in self.followed.iter().filter_map(|line| line.bar.as_ref()) {
             bar.finish_and_clear();
         }
+    }
+}
+
+fn set_style(bar: &ProgressBar, template: &str) {
+    if let Ok(style) = ProgressStyle::with_template(template) {
+        bar.set_style(style.progress_chars("=> "));
     }
 }

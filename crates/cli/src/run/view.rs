@@ -4,6 +4,24 @@ use std::time::Duration;
 
 use api::{Condition, ConditionStatus, PaddleJob, PaddleJobStatus, Phase, Role, RoleStatus};
 
+/// What a line shows, without the name.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Shown {
+    pub(crate) text: String,
+    /// How far it is, if somebody knows.
+    pub(crate) percent: Option<u64>,
+    /// When this changes, there is something new for who reads line after line.
+    pub(crate) news: String,
+}
+
+impl Shown {
+    /// For who reads line after line.
+    pub(crate) fn plain(&self) -> String {
+        let percent = self.percent.map(|percent| format!(", {percent}%"));
+        format!("{}{}", self.text, percent.unwrap_or_default())
+    }
+}
+
 /// How far a job is.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Progress {
@@ -21,6 +39,8 @@ pub(crate) enum Outcome {
     Failed,
     /// Somebody deleted it before it ended.
     Deleted,
+    /// Its data never came.
+    NotStarted,
 }
 
 impl Progress {
@@ -60,9 +80,12 @@ impl Progress {
         line
     }
 
-    /// Whether there is something new for who reads line after line.
-    pub(crate) fn is_news(&self, before: &Progress) -> bool {
-        (self.phase, &self.why) != (before.phase, &before.why)
+    pub(crate) fn shown(&self) -> Shown {
+        Shown {
+            text: self.line(),
+            percent: None,
+            news: format!("{:?} {}", self.phase, self.why),
+        }
     }
 }
 
@@ -113,6 +136,7 @@ pub(crate) fn verdict(outcome: Outcome, progress: &Progress, took: Duration) -> 
         Outcome::Completed => format!("Completed in {took} ({})", progress.pods),
         Outcome::Failed => format!("Failed after {took}: {}", progress.why),
         Outcome::Deleted => format!("was deleted after {took}"),
+        Outcome::NotStarted => "was not started, for its SampleSet failed".to_owned(),
     }
 }
 
@@ -186,10 +210,10 @@ mod tests {
             "conditions": [condition("Scheduled", "True", "every pod has a node")],
         }));
         assert_eq!(runs.line(), "Running (worker 2 running)");
-        assert!(runs.is_news(&Progress::default()));
+        assert_ne!(runs.shown().news, Progress::default().shown().news);
         let mut later = runs.clone();
         later.pods = "worker 1 running and 1 succeeded".to_owned();
-        assert!(!later.is_news(&runs));
+        assert_eq!(later.shown().news, runs.shown().news);
     }
 
     #[test]

@@ -43,6 +43,8 @@ use names::Names;
 use network::Network;
 use pod::Keeper;
 
+pub use mounts::mounts_of;
+
 /// How a machine is set up.
 #[derive(Clone, Debug)]
 pub struct Options {

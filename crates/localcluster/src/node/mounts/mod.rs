@@ -37,6 +37,13 @@ fn nodes(state: &Path) -> PathBuf {
     state.join("nodes")
 }
 
+/// Where a volume is mounted: once for each node that uses it.
+pub fn mounts_of(state: &Path, volume: &str) -> Vec<PathBuf> {
+    let places = Place::all(state).into_iter();
+    let own = places.filter(|place| place.volume() == volume);
+    own.map(|place| place.mount()).collect()
+}
+
 /// What is known of the mounts of the machine.
 pub(super) struct Mounts {
     /// Where what was installed for the project is.

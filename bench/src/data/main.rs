@@ -1,0 +1,253 @@
+//! `bench-data`: images per second of Paddle's data loader from a volume whose blocks are
+//! at the end of a slow link, cold and cached, beside plain local disk and s3fs; and our
+//! sync and warmup beside those of plain JuiceFS. Figures of one run compare with each
+//! other; those of two runs, or of two machines, do not.
+
+#![expect(clippy::print_stdout, reason = "a benchmark prints its figures")]
+
+mod link;
+mod reader;
+mod servers;
+
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use cache_api::{Sampler, Sync, Task, Warmup};
+use clap::Parser;
+
+use reader::{Reader, Reading};
+use servers::Servers;
+
+/// Measures what caching gains.
+#[derive(Debug, Parser)]
+struct Args {
+    /// Where `make examples` installs
+    #[arg(long, value_name = "DIR")]
+    installed: PathBuf,
+    /// How many images there are, of about 100 KB each
+    #[arg(long, default_value = "500")]
+    images: usize,
+    /// How often everything is measured; the median counts
+    #[arg(long, default_value = "5")]
+    runs: usize,
+    /// The bandwidth of the link in Mbit/s
+    #[arg(long, default_value = "50")]
+    link: u64,
+}
+
+#[tokio::main]
+async fn main() -> anyhow::Result<()> {
+    let args = Args::parse();
+    let dir = tempfile::tempdir()?;
+    let local = dir.path().join("local");
+    let python = args.installed.join("paddle-3.3.1/bin/python");
+    let reader = Reader::start(&python, &local, args.images).await?;
+    println!("{} images, {} runs", args.images, args.runs);
+    let servers = Servers::start(&args.installed, dir.path()).await?;
+    let from = format!("file://{}/", local.display());
+    servers
+        .juicefs(&["sync", "--no-https", &from, &servers.source()])
+        .await?;
+    let mut bench = Bench {
+        args: &args,
+        servers: &servers,
+        reader,
+        local: &local,
+    };
+    tokio::select! {
+        measured = bench.measure() => measured,
+        // Nothing is left mounted.
+        _ = tokio::signal::ctrl_c() => anyhow::bail!("interrupted"),
+    }
+}
+
+struct Bench<'a> {
+    args: &'a Args,
+    servers: &'a Servers,
+    reader: Reader,
+    local: &'a Path,
+}
+
+/// The one in the middle.
+fn median(mut times: Vec<f64>) -> f64 {
+    times.sort_by(f64::total_cmp);
+    times.get(times.len() / 2).copied().unwrap_or(f64::NAN)
+}
+
+impl Bench<'_> {
+    async fn measure(&mut self) -> anyhow::Result<()> {
+        self.compare_syncs().await?;
+        self.compare_warmups().await?;
+        for readers in [1, 2] {
+            self.compare_reading(readers).await?;
+        }
+        self.compare_raw_reading().await
+    }
+
+    async fn sync(&self, destination: &str) -> anyhow::Result<()> {
+        let sync = Sync {
+            source: self.servers.source(),
+            destination: destination.to_owned(),
+            no_https: true,
+            ..Sync::default()
+        };
+        self.servers.operate(Task::Sync(sync)).await
+    }
+
+    /// Copies from S3 into the volume. The last copy stays.
+    async fn compare_syncs(&self) -> anyhow::Result<()> {
+        let Bench { args, servers, .. } = self;
+        let (mut plain, mut ours) = (Vec::new(), Vec::new());
+        for run in 0..args.runs {
+            // Neither is always the first.
+            for is_ours in [run % 2 == 0, run % 2 == 1] {
+                let begin = Instant::now();
+                match is_ours {
+                    true => self.sync("ours").await?,
+                    false => {
+                        let to = "jfs://volume/plain/";
+                        let words = ["sync", "--no-https", &servers.source(), to];
+                        servers.juicefs(&words).await?;
+                    }
+                }
+                let took = begin.elapsed().as_secs_f64();
+                if is_ours { &mut ours } else { &mut plain }.push(took);
+            }
+            self.remove("plain").await?;
+            self.remove("ours").await?;
+        }
+        self.sync("images").await?;
+        let what = format!("sync of {} files from S3", args.images);
+        Self::report(&what, median(plain), median(ours));
+        Ok(())
+    }
+
+    async fn remove(&self, folder: &str) -> anyhow::Result<()> {
+        let path = self.servers.mount().join(folder);
+        let path = path.display().to_string();
+        self.servers.juicefs(&["rmr", "--skip-trash", &path]).await
+    }
+
+    async fn evict(&self) -> anyhow::Result<()> {
+        let mount = self.servers.mount().display().to_string();
+        self.servers.juicefs(&["warmup", "--evict", &mount]).await
+    }
+
+    async fn warm(&self) -> anyhow::Result<()> {
+        let sampler = Sampler {
+            ranks_per_partition: 1,
+            replicas: 1,
+            batch_size: 1,
+            ..Sampler::default()
+        };
+        let warmup = Warmup {
+            sampler,
+            ..Warmup::default()
+        };
+        self.servers.operate(Task::Warmup(warmup)).await
+    }
+
+    async fn compare_warmups(&self) -> anyhow::Result<()> {
+        let mount = self.servers.mount().display().to_string();
+        let (mut plain, mut ours) = (Vec::new(), Vec::new());
+        for _ in 0..self.args.runs {
+            self.evict().await?;
+            let begin = Instant::now();
+            self.servers.juicefs(&["warmup", &mount]).await?;
+            plain.push(begin.elapsed().as_secs_f64());
+            self.evict().await?;
+            let begin = Instant::now();
+            self.warm().await?;
+            ours.push(begin.elapsed().as_secs_f64());
+        }
+        let what = format!("warmup of {} files", self.args.images);
+        Self::report(&what, median(plain), median(ours));
+        Ok(())
+    }
+
+    fn report(what: &str, plain: f64, ours: f64) {
+        println!("## {what}");
+        println!("juicefs alone    {plain:8.2} s");
+        println!("runtime server   {ours:8.2} s");
+        println!("rate against it  {:8.2}", plain / ours);
+    }
+
+    async fn compare_reading(&mut self, readers: usize) -> anyhow::Result<()> {
+        let link = self.args.link;
+        println!("## data loader with {readers} reader(s), {link} Mbit/s: images/s");
+        let mount = self.servers.mount();
+        fn at(dir: &Path, readers: usize, is_fresh: bool) -> Reading<'_> {
+            Reading {
+                dir,
+                readers,
+                decodes: true,
+                is_fresh,
+            }
+        }
+        let limit = self.servers.link.clone();
+        let (mut cold, mut warm, mut local) = (Vec::new(), Vec::new(), Vec::new());
+        for _ in 0..self.args.runs {
+            self.evict().await?;
+            limit.limit(Some(link));
+            cold.push(self.reader.read(at(&mount, readers, true)).await?);
+            limit.limit(None);
+            self.warm().await?;
+            limit.limit(Some(link));
+            warm.push(self.reader.read(at(&mount, readers, true)).await?);
+            // The fastest that there is: from the memory of the kernel.
+            local.push(self.reader.read(at(self.local, readers, false)).await?);
+            limit.limit(None);
+        }
+        let local = self.rate(local);
+        let show = |name: &str, rate: f64| {
+            println!("{name:16} {rate:8.1}   {:5.2} of local disk", rate / local);
+        };
+        show("local disk", local);
+        show("juicefs, cold", self.rate(cold));
+        show("juicefs, warm", self.rate(warm));
+        if !self.args.installed.join("s3fs/bin/s3fs").exists() {
+            println!("s3fs             not installed");
+            return Ok(());
+        }
+        let (mut cold, mut warm) = (Vec::new(), Vec::new());
+        for _ in 0..self.args.runs {
+            let mounted = self.servers.s3fs().await?;
+            limit.limit(Some(link));
+            cold.push(self.reader.read(at(&mounted.0, readers, true)).await?);
+            warm.push(self.reader.read(at(&mounted.0, readers, true)).await?);
+            limit.limit(None);
+        }
+        show("s3fs, cold", self.rate(cold));
+        show("s3fs, warm", self.rate(warm));
+        Ok(())
+    }
+
+    fn rate(&self, times: Vec<f64>) -> f64 {
+        self.args.images as f64 / median(times)
+    }
+
+    /// Without decoding, which hides how the files are read.
+    async fn compare_raw_reading(&mut self) -> anyhow::Result<()> {
+        println!("## raw reading with 1 reader: files/s");
+        let mount = self.servers.mount();
+        let at = |dir, is_fresh| Reading {
+            dir,
+            readers: 1,
+            decodes: false,
+            is_fresh,
+        };
+        self.warm().await?;
+        let (mut warm, mut local) = (Vec::new(), Vec::new());
+        for _ in 0..self.args.runs {
+            warm.push(self.reader.read(at(&mount, true)).await?);
+            local.push(self.reader.read(at(self.local, false)).await?);
+        }
+        let (warm, local) = (self.rate(warm), self.rate(local));
+        println!("local disk       {local:8.1}");
+        println!(
+            "juicefs, warm    {warm:8.1}   {:5.2} of local disk",
+            warm / local
+        );
+        Ok(())
+    }
+}
