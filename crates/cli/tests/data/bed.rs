@@ -1,0 +1,341 @@
+//! A machine with local mode, a Redis and a source of S3, and what its users do there.
+
+use std::fmt::Debug;
+use std::fs;
+use std::net::IpAddr;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use api::{SampleJob, SampleJobPhase, SampleJobStatus, SampleSet, SampleSetPhase, SampleSetStatus};
+use axum::http::Request;
+use axum::http::header::ACCEPT;
+use k8s_openapi::api::core::v1::{Node, Pod};
+use kube::api::{Api, ApiResource, DynamicObject, Patch, PatchParams, PostParams};
+use kube::core::GroupVersionKind;
+use kube::{Client, Resource};
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+
+use crate::keys::Keys;
+use crate::servers::{ACCESS_KEY, Redis, S3, SECRET_KEY};
+use crate::support::{Local, Pods, repository};
+
+/// How long anything may take on a busy machine.
+pub const PATIENCE: Duration = Duration::from_secs(120);
+/// Where everything is, as in the guides.
+pub const NAMESPACE: &str = "paddle-system";
+
+/// The machine.
+pub struct Bed {
+    /// First, so that it ends while Redis still answers.
+    pub local: Local,
+    pub client: Client,
+    pub redis: Redis,
+    pub s3: S3,
+    keys: Keys,
+}
+
+/// Waits for something that the API does not know.
+pub async fn until(what: &str, mut is: impl AsyncFnMut() -> bool) {
+    let begin = Instant::now();
+    while !is().await {
+        assert!(begin.elapsed() < PATIENCE, "still not: {what}");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}
+
+/// Makes files that all differ.
+pub fn fill(folder: &Path, count: usize, size: usize) {
+    fs::create_dir_all(folder).unwrap();
+    for number in 0..count {
+        let line = format!("{} {number} ", folder.display());
+        let content: Vec<u8> = line.bytes().cycle().take(size).collect();
+        fs::write(folder.join(format!("{number:04}.JPEG")), content).unwrap();
+    }
+}
+
+impl Bed {
+    /// With the files that `content` makes in a folder as the bucket.
+    pub async fn start(nodes: u32, content: impl FnOnce(&Path)) -> Bed {
+        let images = repository().join("images.yaml");
+        let nodes = nodes.to_string();
+        let local = Local::start(&["--nodes", &nodes, "--images", images.to_str().unwrap()]);
+        let client = local.client().await;
+        let ip = gateway(&client).await;
+        let files = tempfile::tempdir().unwrap();
+        content(files.path());
+        Bed {
+            redis: Redis::start(ip),
+            s3: S3::start(ip, files.path()),
+            keys: Keys::watch(),
+            client,
+            local,
+        }
+    }
+
+    /// Ends the test: no key was seen anywhere, and nothing is left.
+    pub async fn end(self) {
+        self.keys.assert_unseen(&self.local, &self.client).await;
+    }
+
+    pub fn api<K>(&self) -> Api<K>
+    where
+        K: Resource<Scope = kube::core::NamespaceResourceScope>,
+        K::DynamicType: Default,
+    {
+        Api::namespaced(self.client.clone(), NAMESPACE)
+    }
+
+    /// `kubectl create -f`.
+    pub async fn create(&self, object: Value) {
+        let text = |pointer: &str| object.pointer(pointer)?.as_str().map(str::to_owned);
+        let (version, kind) = (text("/apiVersion").unwrap(), text("/kind").unwrap());
+        let (group, version) = version.split_once('/').unwrap_or(("", &version));
+        let resource = ApiResource::from_gvk(&GroupVersionKind::gvk(group, version, &kind));
+        let namespace = text("/metadata/namespace").unwrap_or(NAMESPACE.to_owned());
+        let api: Api<DynamicObject> =
+            Api::namespaced_with(self.client.clone(), &namespace, &resource);
+        let object = serde_json::from_value(object).unwrap();
+        api.create(&PostParams::default(), &object).await.unwrap();
+    }
+
+    /// `kubectl create -f` of what a guide shows.
+    pub async fn create_yaml(&self, yaml: &str) {
+        self.create(serde_saphyr::from_str(yaml).unwrap()).await;
+    }
+
+    /// The Secret of a volume of Redis, in databases of its own, which also has the keys
+    /// of the source.
+    pub fn secret(&self, name: &str, databases: (u8, u8)) -> Value {
+        json!({
+            "apiVersion": "v1",
+            "kind": "Secret",
+            "metadata": {"name": name, "namespace": NAMESPACE},
+            "stringData": {
+                "name": name,
+                "storage": "redis",
+                "bucket": self.redis.bucket(databases.1),
+                "metaurl": self.redis.metaurl(databases.0),
+                "access-key": ACCESS_KEY,
+                "secret-key": SECRET_KEY,
+            },
+        })
+    }
+
+    pub async fn create_set(&self, name: &str, spec: Value) {
+        self.create(json!({
+            "apiVersion": "batch.paddlepaddle.org/v1alpha1",
+            "kind": "SampleSet",
+            "metadata": {"name": name, "namespace": NAMESPACE},
+            "spec": spec,
+        }))
+        .await;
+    }
+
+    /// A set of one folder of the bucket, with a Secret of its name.
+    pub async fn create_ready_set(&self, name: &str, folder: &str, partitions: i32) {
+        self.create(self.secret(name, (0, 1))).await;
+        let spec = json!({
+            "partitions": partitions,
+            "source": {"uri": self.s3.folder(folder)},
+            "secretRef": {"name": name},
+            // Else nothing is cached on a disk that is nearly full.
+            "csi": {"juiceFSMountOptions": {"free-space-ratio": "0.01"}},
+        });
+        self.create_set(name, spec).await;
+        self.set_is(name, SampleSetPhase::Ready).await;
+    }
+
+    pub async fn create_job(&self, name: &str, spec: Value) {
+        self.create(json!({
+            "apiVersion": "batch.paddlepaddle.org/v1alpha1",
+            "kind": "SampleJob",
+            "metadata": {"name": name, "namespace": NAMESPACE},
+            "spec": spec,
+        }))
+        .await;
+    }
+
+    /// `kubectl patch --type merge`.
+    pub async fn patch<K>(&self, name: &str, patch: Value)
+    where
+        K: Resource<Scope = kube::core::NamespaceResourceScope> + Clone + DeserializeOwned + Debug,
+        K::DynamicType: Default,
+    {
+        let patch = Patch::Merge(&patch);
+        let params = PatchParams::default();
+        self.api::<K>().patch(name, &params, &patch).await.unwrap();
+    }
+
+    pub async fn delete<K>(&self, name: &str)
+    where
+        K: Resource<Scope = kube::core::NamespaceResourceScope> + Clone + DeserializeOwned + Debug,
+        K::DynamicType: Default,
+    {
+        let api = self.api::<K>();
+        api.delete(name, &Default::default()).await.unwrap();
+    }
+
+    /// Waits until an object is gone.
+    pub async fn gone<K>(&self, name: &str)
+    where
+        K: Resource<Scope = kube::core::NamespaceResourceScope> + Clone + DeserializeOwned + Debug,
+        K::DynamicType: Default,
+    {
+        let api = self.api::<K>();
+        until(&format!("{name} is gone"), async || {
+            api.get_opt(name).await.unwrap().is_none()
+        })
+        .await;
+    }
+
+    /// Waits until a set is as wanted.
+    pub async fn set(
+        &self,
+        name: &str,
+        what: &str,
+        is: impl Fn(&SampleSetStatus) -> bool,
+    ) -> SampleSetStatus {
+        let (api, begin) = (self.api::<SampleSet>(), Instant::now());
+        loop {
+            let status = api.get(name).await.unwrap().status.unwrap_or_default();
+            if is(&status) {
+                return status;
+            }
+            if begin.elapsed() > PATIENCE {
+                panic!("set {name} is not {what}: {status:#?}");
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    }
+
+    pub async fn set_is(&self, name: &str, phase: SampleSetPhase) -> SampleSetStatus {
+        let is = |status: &SampleSetStatus| status.phase == Some(phase);
+        self.set(name, &phase.to_string(), is).await
+    }
+
+    /// Waits until a condition of a set says something.
+    pub async fn set_says(&self, name: &str, words: &str) -> SampleSetStatus {
+        let says = |status: &SampleSetStatus| {
+            let mut conditions = status.conditions.iter();
+            conditions.any(|told| told.message.contains(words))
+        };
+        self.set(name, &format!("saying {words:?}"), says).await
+    }
+
+    /// Waits until a SampleJob is as wanted.
+    pub async fn job(
+        &self,
+        name: &str,
+        what: &str,
+        is: impl Fn(&SampleJobStatus) -> bool,
+    ) -> SampleJobStatus {
+        let (api, begin) = (self.api::<SampleJob>(), Instant::now());
+        loop {
+            let status = api.get(name).await.unwrap().status.unwrap_or_default();
+            if is(&status) {
+                return status;
+            }
+            if begin.elapsed() > PATIENCE {
+                panic!("job {name} is not {what}: {status:#?}");
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    }
+
+    pub async fn job_is(&self, name: &str, phase: SampleJobPhase) -> SampleJobStatus {
+        let is = |status: &SampleJobStatus| status.phase == Some(phase);
+        self.job(name, &phase.to_string(), is).await
+    }
+
+    /// Waits until something of a job has been copied, and not all of it.
+    pub async fn job_is_under_way(&self, name: &str) {
+        let is = |status: &SampleJobStatus| {
+            let progress = status.progress.as_ref();
+            progress.is_some_and(|progress| progress.bytes.unwrap_or(0) > 0)
+        };
+        let status = self.job(name, "under way", is).await;
+        assert_eq!(status.phase, Some(SampleJobPhase::Running), "{status:?}");
+    }
+
+    /// The cells of an object under the heads that `kubectl get` prints.
+    pub async fn printed(&self, resource: &str, name: &str) -> Vec<(String, String)> {
+        let version = match resource {
+            "paddlejobs" => "v1",
+            _ => "v1alpha1",
+        };
+        let path = format!(
+            "/apis/batch.paddlepaddle.org/{version}/namespaces/{NAMESPACE}/{resource}/{name}"
+        );
+        let request = Request::get(path)
+            .header(ACCEPT, "application/json;as=Table;v=v1;g=meta.k8s.io")
+            .body(Vec::new())
+            .unwrap();
+        let table: Value = self.client.request(request).await.unwrap();
+        let heads = table["columnDefinitions"].as_array().unwrap();
+        // The others are those of `-o wide`.
+        let shown = heads
+            .iter()
+            .zip(table["rows"][0]["cells"].as_array().unwrap());
+        let shown = shown.filter(|(head, _)| head["priority"] == 0);
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        shown
+            .map(|(head, cell)| (text(&head["name"]).to_uppercase(), text(cell)))
+            .collect()
+    }
+
+    pub fn pods(&self) -> Pods {
+        Pods(self.api())
+    }
+
+    /// The pid of the cache runtime server of a partition.
+    pub async fn runtime(&self, set: &str, partition: i32) -> u32 {
+        let name = format!("{set}-runtime-{partition}");
+        let pod: Pod = self.api().get(&name).await.unwrap();
+        let container = format!("{}/containers/runtime", pod.metadata.uid.unwrap());
+        let mut found = None;
+        until(&format!("{name} is a process"), async || {
+            found = children_of(&container).first().copied();
+            found.is_some()
+        })
+        .await;
+        found.unwrap()
+    }
+
+    /// `kill -9` of the cache runtime server of a partition.
+    pub async fn kill_runtime(&self, set: &str, partition: i32) {
+        let pid = self.runtime(set, partition).await.to_string();
+        let killed = std::process::Command::new("kill")
+            .args(["-9", &pid])
+            .status();
+        assert!(killed.unwrap().success());
+    }
+}
+
+/// The processes whose parent's command line holds `word`.
+fn children_of(word: &str) -> Vec<u32> {
+    let entries = fs::read_dir("/proc").unwrap().flatten();
+    let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    let is_child = |pid: &u32| {
+        let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+        let parent = status.lines().find_map(|line| line.strip_prefix("PPid:"));
+        let parent = parent.map(str::trim).unwrap_or_default();
+        let line = fs::read(format!("/proc/{parent}/cmdline")).unwrap_or_default();
+        String::from_utf8_lossy(&line).contains(word)
+    };
+    pids.filter(is_child).collect()
+}
+
+/// Where pods reach what listens on the machine.
+async fn gateway(client: &Client) -> IpAddr {
+    let (nodes, mut found) = (Api::<Node>::all(client.clone()), None);
+    until("node-0 has an address", async || {
+        let node = nodes.get_opt("node-0").await.unwrap();
+        let addresses = node.and_then(|node| node.status?.addresses);
+        let mut addresses = addresses.into_iter().flatten();
+        found = addresses.find(|at| at.type_ == "InternalIP");
+        found.is_some()
+    })
+    .await;
+    found.unwrap().address.parse().unwrap()
+}

@@ -1,0 +1,24 @@
+//! The data path on one machine: from a source of S3 through JuiceFS to the workers of a
+//! job, with the real juicefs and a real Redis, which `make examples` installs.
+//!
+//! Needs root, and `/dev/fuse`.
+
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "tests"
+)]
+
+mod bed;
+mod input;
+mod keys;
+mod partitions;
+mod schedule;
+mod seeds;
+mod servers;
+mod trouble;
+
+#[path = "../local/support.rs"]
+#[expect(dead_code, reason = "what only the tests of local mode need")]
+mod support;
