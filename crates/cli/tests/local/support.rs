@@ -165,6 +165,10 @@ impl Local {
 }
 
 impl Drop for Local {
+    #[expect(
+        clippy::print_stderr,
+        reason = "what a test that failed needs to be understood"
+    )]
     fn drop(&mut self) {
         if let Some(mut process) = self.process.take() {
             signal(process.id(), "INT");
