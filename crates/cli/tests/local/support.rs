@@ -165,6 +165,7 @@ impl Local {
 }
 
 impl Drop for Local {
+    #[expect(clippy::print_stderr, reason = "a test that failed shows why")]
     fn drop(&mut self) {
         if let Some(mut process) = self.process.take() {
             signal(process.id(), "INT");
