@@ -3,6 +3,7 @@
 use api::{ConditionStatus, Operation, SampleSetPhase};
 
 use super::conditions::{BOUND, IGNORED, RUNTIME, SYNCED, WARM};
+use super::humane::size;
 use super::validity::Obstacle;
 use super::work::{TRIES, Work};
 use super::{Plan, operations, volume};
@@ -155,11 +156,39 @@ fn is_warm(plan: &Plan, work: &Work<'_>) -> bool {
         })
 }
 
+/// From here on it is not the disk that keeps data from being cached.
+const WHOLE: i32 = 99;
+/// JuiceFS caches nothing more on a disk with less than this part free, unless it was
+/// told another `free-space-ratio`.
+const KEPT_FREE: f64 = 0.1;
+
+/// A server whose disk has no room for more.
+fn full_disk(work: &Work<'_>) -> Option<String> {
+    let options = work.set.spec.csi.as_ref();
+    let options = options.and_then(|csi| csi.juicefs_mount_options.as_ref());
+    let kept = options.and_then(|options| options.free_space_ratio.as_deref()?.parse().ok());
+    let kept: f64 = kept.unwrap_or(KEPT_FREE);
+    let answers = work.seen.answers.iter();
+    let mut figures = answers.filter_map(|(at, answer)| Some((*at, answer.cache.as_ref()?)));
+    #[expect(clippy::cast_precision_loss, reason = "it is a rule of thumb")]
+    let is_full = |size: u64, avail: u64| avail as f64 <= 1.05 * kept * size as f64;
+    let (at, full) =
+        figures.find(|(_, disk)| disk.disk_size > 0 && is_full(disk.disk_size, disk.disk_avail))?;
+    let (left, all) = (size(full.disk_avail), size(full.disk_size));
+    Some(format!(
+        ", because the disk of {} has only {left} of {all} free and free-space-ratio keeps {:.0}% of it free",
+        work.server(at),
+        kept * 100.0
+    ))
+}
+
 fn describe_warmth(plan: &mut Plan, work: &Work<'_>, synced: bool, warm: bool) {
     let cache = plan.status.cache_status.as_ref();
     let percent = cache.and_then(|cache| cache.cached_percent);
     let percent = percent.map_or_else(String::new, |percent| {
-        format!("; {percent}% of the data is cached")
+        let reason = (percent < WHOLE).then(|| full_disk(work)).flatten();
+        let reason = reason.unwrap_or_default();
+        format!("; {percent}% of the data is cached{reason}")
     });
     let warms = plan.status.operation.as_ref();
     let warms = warms.is_some_and(|lock| lock.owner == work.uid && lock.type_ == Operation::Warmup);

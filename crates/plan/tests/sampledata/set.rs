@@ -146,6 +146,27 @@ fn a_set_whose_volume_has_the_data_only_warms() {
 }
 
 #[test]
+fn a_full_disk_is_named_when_data_is_not_cached() {
+    let on_disk = |cached: u64, avail: u64| {
+        let stage = stage(set("imagenet")).settle();
+        let stage = stage.change(|stage| {
+            let figures = &mut stage.servers.get_mut(&0).unwrap().figures;
+            (figures.cached_bytes, figures.disk_avail) = (cached, avail);
+        });
+        stage.settle().told("Warm").1
+    };
+    let told = on_disk(1 << 20, 2 << 30);
+    assert_eq!(
+        told,
+        "the warmup has ended; 1% of the data is cached, because the disk of imagenet-runtime-0 has only 2.0 GiB of 20 GiB free and free-space-ratio keeps 10% of it free"
+    );
+    let told = on_disk(1 << 20, 12 << 30);
+    assert_eq!(told, "the warmup has ended; 1% of the data is cached");
+    let told = on_disk(58 << 20, 2 << 30);
+    assert_eq!(told, "the warmup has ended; 100% of the data is cached");
+}
+
+#[test]
 fn without_warmup_a_set_is_ready_after_the_sync() {
     let lazy = set("imagenet").edit(|spec| {
         spec.warmup = Some(api::Warmup {
