@@ -137,15 +137,14 @@ impl Client {
         self.poll("/v1/jobs", None).await
     }
 
-    /// Cancels a job that has not ended: the answer is the job, which ends within
-    /// seconds. One that has ended, or is not known, is forgotten: no answer.
+    /// Cancels a job that has not ended; it ends within seconds. The answer is the
+    /// job, or none when the server does not know it.
     ///
     /// # Errors
     /// See [`Error`].
-    pub async fn delete(&self, id: &str) -> Result<Option<Job>, Error> {
+    pub async fn cancel(&self, id: &str) -> Result<Option<Job>, Error> {
         let request = self.request(Method::DELETE, &format!("/v1/jobs/{id}"), None::<&()>)?;
         match self.answer(request, ANSWER).await {
-            Ok((StatusCode::NO_CONTENT, _)) => Ok(None),
             Ok((_, body)) => Ok(Some(self.read(&body)?)),
             Err(error) if error.is_not_found() => Ok(None),
             Err(error) => Err(error),

@@ -15,7 +15,7 @@ use serde::Deserialize;
 use subtle::ConstantTimeEq;
 
 use crate::figures::Figures;
-use crate::jobs::{Deleted, Jobs, Posted};
+use crate::jobs::{Jobs, Posted};
 use crate::metrics::Metrics;
 
 /// The longest job, with all its paths.
@@ -54,7 +54,7 @@ impl Poll {
 pub(crate) fn router(service: Service) -> Router {
     let guarded = Router::new()
         .route("/v1/jobs", get(list).post(post))
-        .route("/v1/jobs/{id}", get(job).delete(delete))
+        .route("/v1/jobs/{id}", get(job).delete(cancel))
         .route("/v1/cache", get(cache))
         .layer(middleware::from_fn_with_state(service.clone(), admit));
     Router::new()
@@ -166,11 +166,11 @@ async fn job(
     }
 }
 
-async fn delete(State(service): State<Service>, Path(id): Path<String>) -> Response {
-    match on_disk(move || service.jobs.delete(&id)).await {
-        Ok(Deleted::Cancelled(job)) => (StatusCode::ACCEPTED, Json(job)).into_response(),
-        Ok(Deleted::Forgotten) => StatusCode::NO_CONTENT.into_response(),
-        Ok(Deleted::Unknown) => unknown(),
+async fn cancel(State(service): State<Service>, Path(id): Path<String>) -> Response {
+    match on_disk(move || service.jobs.cancel(&id)).await {
+        Ok(Some(job)) if job.state.has_ended() => Json(job).into_response(),
+        Ok(Some(job)) => (StatusCode::ACCEPTED, Json(job)).into_response(),
+        Ok(None) => unknown(),
         Err(response) => response,
     }
 }

@@ -113,7 +113,7 @@ async fn only_who_knows_the_token_is_let_in() {
 }
 
 #[tokio::test]
-async fn a_job_is_posted_listed_and_deleted() {
+async fn a_job_is_posted_listed_and_cancelled() {
     let app = app();
     let (status, job) = app.post(&clear("a-1.b")).await;
     assert_eq!(
@@ -129,11 +129,12 @@ async fn a_job_is_posted_listed_and_deleted() {
     let (status, job) = delete().await;
     assert_eq!(
         (status, &job["state"]),
-        (StatusCode::ACCEPTED, &json!("cancelled"))
+        (StatusCode::OK, &json!("cancelled"))
     );
-    assert_eq!(delete().await.0, StatusCode::NO_CONTENT);
-    assert_eq!(delete().await.0, StatusCode::NOT_FOUND);
-    assert_eq!(app.get("/v1/jobs/a-1.b").await.0, StatusCode::NOT_FOUND);
+    assert_eq!(delete().await, (StatusCode::OK, job.clone()));
+    assert_eq!(app.get("/v1/jobs/a-1.b").await, (StatusCode::OK, job));
+    let unknown = app.ask(Method::DELETE, "/v1/jobs/other", &Value::Null);
+    assert_eq!(unknown.await.0, StatusCode::NOT_FOUND);
 }
 
 #[tokio::test]

@@ -42,6 +42,8 @@ struct Entry {
     waits_since: Instant,
     /// Tells who runs the job that it is to end.
     cancel: watch::Sender<bool>,
+    /// An earlier life was in the middle of it.
+    is_repeated: bool,
 }
 
 /// A job whose turn it is.
@@ -49,6 +51,8 @@ pub(crate) struct Turn {
     pub(crate) id: String,
     pub(crate) task: Task,
     pub(crate) credentials: Option<Credentials>,
+    /// An earlier life may have done some of it.
+    pub(crate) is_repeated: bool,
     cancel: watch::Receiver<bool>,
 }
 
@@ -75,15 +79,6 @@ pub(crate) enum Posted {
     Full,
 }
 
-/// What became of a job that was deleted.
-#[derive(Debug)]
-pub(crate) enum Deleted {
-    /// It ends, or has ended by this.
-    Cancelled(Job),
-    Forgotten,
-    Unknown,
-}
-
 impl Jobs {
     /// Takes up what an earlier life has left in the store. Also tells which syncs
     /// it was in the middle of.
@@ -95,13 +90,14 @@ impl Jobs {
             revision: first_revision(),
         };
         for mut record in found {
-            if record.state == JobState::Running {
+            let is_repeated = record.state == JobState::Running;
+            if is_repeated {
                 interrupted.push(record.task.clone());
             }
             if !record.state.has_ended() {
                 record.state = waiting(&record.task, false);
             }
-            inner.push(record, None);
+            inner.push(record, None, is_repeated);
         }
         let changed = Arc::new(watch::Sender::new(inner.revision));
         let inner = Arc::new(Mutex::new(inner));
@@ -116,7 +112,7 @@ impl Jobs {
             if record.task != new.task || record.owner != new.owner {
                 return Ok(Posted::Conflict);
             }
-            if new.credentials.is_some() {
+            if new.credentials.is_some() && !record.state.has_ended() {
                 entry.credentials = new.credentials;
                 if entry.record.state == JobState::NeedsCredentials {
                     inner.change(&new.id, |record| record.state = JobState::Queued);
@@ -139,34 +135,34 @@ impl Jobs {
             progress: Progress::default(),
         };
         inner.store.save(&record)?;
-        inner.push(record, new.credentials);
+        inner.push(record, new.credentials, false);
         self.tell(&inner);
         Ok(inner.job(&new.id).map_or(Posted::Full, Posted::New))
     }
 
-    /// Cancels a job, or forgets one that has ended.
-    pub(crate) fn delete(&self, id: &str) -> io::Result<Deleted> {
+    /// Cancels a job. One that has ended stays as it is, for those who have not yet
+    /// heard of it.
+    pub(crate) fn cancel(&self, id: &str) -> io::Result<Option<Job>> {
         let mut inner = self.lock();
         let Some(entry) = inner.entry(id) else {
-            return Ok(Deleted::Unknown);
+            return Ok(None);
         };
         if entry.record.state.has_ended() {
-            inner.store.remove(id)?;
-            inner.entries.retain(|entry| entry.record.id != id);
-            self.tell(&inner);
-            return Ok(Deleted::Forgotten);
+            return Ok(inner.job(id));
         }
         // Also for a running one: it must not begin again after a restart.
         let mut record = entry.record.clone();
         record.state = JobState::Cancelled;
-        if entry.record.state == JobState::Running {
+        let is_running = entry.record.state == JobState::Running;
+        if is_running {
             entry.cancel.send_replace(true);
-            inner.store.save(&record)?;
-        } else {
+        }
+        inner.store.save(&record)?;
+        if !is_running {
             inner.end(record)?;
             self.tell(&inner);
         }
-        Ok(inner.job(id).map_or(Deleted::Unknown, Deleted::Cancelled))
+        Ok(inner.job(id))
     }
 
     /// How far a job is.
@@ -206,13 +202,14 @@ impl Jobs {
             id: entry.record.id.clone(),
             task: entry.record.task.clone(),
             credentials: entry.credentials.clone(),
+            is_repeated: entry.is_repeated,
             cancel: entry.cancel.subscribe(),
         };
         inner.change(&turn.id, |record| record.state = JobState::Running);
         // So that a later life knows what it must clean up. It can do without.
         if let Some(entry) = inner.entry(&turn.id) {
             let record = entry.record.clone();
-            if let Err(error) = inner.store.save(&record) {
+            if let Err(error) = inner.store.note(&record) {
                 tracing::warn!(job = turn.id, %error, "the start of a job is not on disk");
             }
         }
@@ -304,7 +301,7 @@ impl Inner {
         entry.map(Entry::job)
     }
 
-    fn push(&mut self, record: Record, credentials: Option<Credentials>) {
+    fn push(&mut self, record: Record, credentials: Option<Credentials>, is_repeated: bool) {
         self.revision += 1;
         self.entries.push(Entry {
             record,
@@ -312,6 +309,7 @@ impl Inner {
             credentials,
             waits_since: Instant::now(),
             cancel: watch::Sender::new(false),
+            is_repeated,
         });
     }
 
@@ -326,7 +324,7 @@ impl Inner {
 
     /// Whatever the disk does, the job has ended.
     fn end(&mut self, record: Record) -> io::Result<()> {
-        let saved = self.store.save(&record);
+        let saved = self.store.note(&record);
         let id = record.id.clone();
         self.change(&id, |old| *old = record);
         if let Some(entry) = self.entry(&id) {

@@ -186,15 +186,23 @@ async fn a_sync_that_gets_no_keys_is_given_up() {
 }
 
 #[tokio::test]
-async fn a_job_that_waits_is_cancelled_at_once_and_then_forgotten() {
+async fn a_job_that_waits_is_cancelled_at_once_and_stays_so() {
     let life = life();
     life.post(clear("a"));
-    assert!(
-        matches!(life.jobs.delete("a").unwrap(), Deleted::Cancelled(job) if job.state == JobState::Cancelled)
-    );
-    assert!(matches!(life.jobs.delete("a").unwrap(), Deleted::Forgotten));
-    assert!(matches!(life.jobs.delete("a").unwrap(), Deleted::Unknown));
-    assert_eq!(life.on_disk(), "");
+    let cancelled = life.jobs.cancel("a").unwrap().unwrap();
+    assert_eq!(cancelled.state, JobState::Cancelled);
+    let again = life.jobs.cancel("a").unwrap().unwrap();
+    assert_eq!(again.revision, cancelled.revision);
+    assert!(life.jobs.cancel("b").unwrap().is_none());
+}
+
+#[tokio::test]
+async fn keys_that_come_after_the_end_are_not_kept() {
+    let life = life();
+    life.post(sync("s"));
+    life.jobs.cancel("s").unwrap();
+    life.post(sync("s"));
+    assert!(life.jobs.lock().entries[0].credentials.is_none());
 }
 
 #[tokio::test]
@@ -202,12 +210,20 @@ async fn a_running_job_is_told_to_end_and_does_not_begin_again() {
     let life = life();
     life.post(clear("a"));
     let turn = life.jobs.next().await;
-    assert!(
-        matches!(life.jobs.delete("a").unwrap(), Deleted::Cancelled(job) if job.state == JobState::Running)
-    );
+    let told = life.jobs.cancel("a").unwrap().unwrap();
+    assert_eq!(told.state, JobState::Running);
     turn.cancelled().await;
     let life = life.again();
     assert_eq!(life.state("a"), JobState::Cancelled);
+}
+
+#[tokio::test]
+async fn a_job_that_begins_again_knows_it() {
+    let life = life();
+    life.post(clear("a"));
+    assert!(!life.jobs.next().await.is_repeated);
+    let life = life.again();
+    assert!(life.jobs.next().await.is_repeated);
 }
 
 #[tokio::test]

@@ -1,5 +1,6 @@
 //! Paths that stay in the data.
 
+use std::io;
 use std::path::{Component, Path, PathBuf};
 
 use cache_api::reason;
@@ -36,28 +37,45 @@ pub(crate) fn relative(path: &str) -> Result<PathBuf, Error> {
 /// Where a path of the data is on this machine. No link on the way leads out of
 /// the data; the last name itself may be one.
 pub(crate) fn existing(root: &Path, path: &str) -> Result<PathBuf, Error> {
+    find(root, path)?.ok_or_else(|| missing(path))
+}
+
+/// There is nothing at a path.
+pub(crate) fn missing(path: &str) -> Error {
+    bad(path, "is not there")
+}
+
+fn bad(path: &str, fault: &str) -> Error {
+    let message = format!("the path {path:?} {fault}; give one that is in the data");
+    Error::new(reason::BAD_PATH, message)
+}
+
+/// The same, or none when there is nothing.
+pub(crate) fn find(root: &Path, path: &str) -> Result<Option<PathBuf>, Error> {
     let plain = relative(path)?;
-    let bad = |fault: String| {
-        Error::new(
-            reason::BAD_PATH,
-            format!("the path {path:?} {fault}; give one that is in the data"),
-        )
-    };
-    let unread = |error: std::io::Error| bad(format!("can't be used: {error}"));
     let root = root.canonicalize().map_err(|error| {
         let message = format!("the data at {} can't be read: {error}", root.display());
         Error::new(reason::VOLUME_UNREACHABLE, message)
     })?;
     let (Some(parent), Some(name)) = (plain.parent(), plain.file_name()) else {
-        return Ok(root);
+        return Ok(Some(root));
     };
-    let parent = root.join(parent).canonicalize().map_err(unread)?;
+    let unread = |error: io::Error| match error.kind() {
+        io::ErrorKind::NotFound => Ok(None),
+        _ => Err(bad(path, &format!("can't be used: {error}"))),
+    };
+    let parent = match root.join(parent).canonicalize() {
+        Ok(parent) => parent,
+        Err(error) => return unread(error),
+    };
     if !parent.starts_with(&root) {
-        return Err(bad("leads out of the data by a link".to_owned()));
+        return Err(bad(path, "leads out of the data by a link"));
     }
     let real = parent.join(name);
-    real.symlink_metadata().map_err(unread)?;
-    Ok(real)
+    match real.symlink_metadata() {
+        Ok(_) => Ok(Some(real)),
+        Err(error) => unread(error),
+    }
 }
 
 #[cfg(test)]
@@ -104,6 +122,7 @@ mod tests {
         assert_eq!(existing(&root, "in/f").unwrap(), real.join("a/f"));
         assert_eq!(existing(&root, "out").unwrap(), real.join("out"));
         assert_eq!(existing(&root, "").unwrap(), real);
+        assert_eq!(find(&root, "missing/x").unwrap(), None);
         for path in ["out/secret", "missing", "a/f/x"] {
             let error = existing(&root, path).unwrap_err();
             assert_eq!(error.reason, reason::BAD_PATH, "{path}: {error}");

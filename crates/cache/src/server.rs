@@ -13,6 +13,7 @@ use rustls::ServerConfig;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio::net::TcpListener;
+use tokio::task::JoinSet;
 
 use crate::api::{self, Service};
 use crate::figures::Figures;
@@ -132,28 +133,33 @@ impl Server {
             interrupted,
         } = self;
         let router = api::router(service.clone());
-        let (jobs, metrics) = (service.jobs.clone(), service.metrics);
-        let sampling = context.figures.sample(context.mount.clone(), cache_dirs);
+        let Service { jobs, metrics, .. } = service;
+        // Tasks of their own: whatever one of them waits for, the others go on.
+        let mut tasks = JoinSet::new();
+        tasks.spawn(worker::work(
+            jobs.clone(),
+            context.clone(),
+            metrics,
+            interrupted,
+        ));
+        tasks.spawn(async move { jobs.expire().await });
+        let (figures, mount) = (context.figures.clone(), context.mount.clone());
+        tasks.spawn(async move { figures.sample(mount, cache_dirs).await });
+        tasks.spawn(async move { count_first(&context).await });
         tokio::select! {
             () = https::serve(listener, tls, router, shutdown) => {}
-            () = worker::work(jobs, context.clone(), metrics, interrupted) => {}
-            () = service.jobs.expire() => {}
-            () = sampling => {}
-            () = count_first(&context) => {}
+            // One that panics ends the server, which is started again.
+            () = async { while let Some(Ok(())) = tasks.join_next().await {} } => {}
         }
+        tasks.shutdown().await;
     }
 }
 
 /// Counts the data once, as soon as it can be counted.
 async fn count_first(context: &Context) {
-    while !context
-        .figures
-        .count(&context.juicefs, context.root())
-        .await
-    {
+    while !context.count().await {
         tokio::time::sleep(COUNT_AGAIN).await;
     }
-    std::future::pending().await
 }
 
 fn broken(path: &Path, cause: &dyn std::fmt::Display) -> Error {

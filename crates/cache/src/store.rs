@@ -51,6 +51,14 @@ impl Store {
 
     /// Writes a job down; when this returns, it survives.
     pub(crate) fn save(&self, record: &Record) -> io::Result<()> {
+        self.note(record)?;
+        File::open(self.path(&record.id))?.sync_all()?;
+        File::open(&self.dir)?.sync_all()
+    }
+
+    /// Writes down how far a job is. A machine that loses its power may lose that: a
+    /// sync has just filled its disk, and to wait for all of it would take seconds.
+    pub(crate) fn note(&self, record: &Record) -> io::Result<()> {
         write(&self.path(&record.id), record)
     }
 
@@ -58,7 +66,7 @@ impl Store {
     pub(crate) fn remove(&self, id: &str) -> io::Result<()> {
         match fs::remove_file(self.path(id)) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-            _ => File::open(&self.dir)?.sync_all(),
+            _ => Ok(()),
         }
     }
 
@@ -81,7 +89,7 @@ pub(crate) fn read<T: DeserializeOwned>(path: &Path) -> io::Result<T> {
     serde_json::from_slice(&fs::read(path)?).map_err(io::Error::from)
 }
 
-/// Writes a file, whole or not at all; when this returns, it survives.
+/// Writes a file, whole or not at all.
 pub(crate) fn write(path: &Path, content: &impl Serialize) -> io::Result<()> {
     let draft = path.with_extension("new");
     let mut file = OpenOptions::new()
@@ -91,12 +99,8 @@ pub(crate) fn write(path: &Path, content: &impl Serialize) -> io::Result<()> {
         .mode(0o600)
         .open(&draft)?;
     file.write_all(&serde_json::to_vec(content)?)?;
-    file.sync_all()?;
-    fs::rename(&draft, path)?;
-    match path.parent() {
-        Some(dir) => File::open(dir)?.sync_all(),
-        None => Ok(()),
-    }
+    drop(file);
+    fs::rename(&draft, path)
 }
 
 #[cfg(test)]

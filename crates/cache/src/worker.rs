@@ -16,15 +16,12 @@ pub(crate) async fn work(jobs: Jobs, context: Context, metrics: Metrics, interru
         let name = turn.task.name();
         tracing::info!(job = turn.id, "{name} begins");
         let state = run(&jobs, &context, &turn).await;
-        if state == JobState::Cancelled {
-            clean_up(&context, &turn.task).await;
-        }
-        let count = context.figures.count(&context.juicefs, context.root());
+        let is_cancelled = state == JobState::Cancelled;
         let changes_data = matches!(turn.task, Task::Sync(_) | Task::Rmr(_));
-        let mut count = Some(count);
-        if let Some(count) = count.take_if(|_| changes_data) {
+        let is_counted = changes_data && !is_cancelled;
+        if is_counted {
             // Before the end is told: whoever hears of it finds the data counted.
-            count.await;
+            context.count().await;
         }
         match &state {
             JobState::Failed(failure) => {
@@ -39,9 +36,12 @@ pub(crate) async fn work(jobs: Jobs, context: Context, metrics: Metrics, interru
         }
         metrics.count(name, &state);
         jobs.end(&turn.id, state);
-        if let Some(count) = count {
+        if is_cancelled {
+            clean_up(&context, &turn.task).await;
+        }
+        if !is_counted {
             // Others may have changed it; nobody waits for that.
-            count.await;
+            context.count().await;
         }
     }
 }

@@ -1,6 +1,6 @@
 //! `paddle-operator runtime`: the cache runtime server beside a partition.
 
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
 use std::path::PathBuf;
 
 use tokio::signal::unix::{SignalKind, signal};
@@ -26,16 +26,22 @@ pub(crate) struct Args {
     /// What clients must know
     #[arg(long, value_name = "FILE")]
     token_file: PathBuf,
-    /// Where to listen
-    #[arg(long, value_name = "ADDRESS", default_value_t = default_address())]
-    listen: SocketAddr,
+    /// Where to listen [default: port 7716 of every address]
+    #[arg(long, value_name = "ADDRESS")]
+    listen: Option<SocketAddr>,
     /// The juicefs binary
     #[arg(long, value_name = "PATH", default_value = "juicefs")]
     juicefs: PathBuf,
 }
 
+/// Of both families, where there is IPv6.
 fn default_address() -> SocketAddr {
-    ([0, 0, 0, 0], cache_api::PORT).into()
+    let has_ipv6 = TcpListener::bind((Ipv6Addr::UNSPECIFIED, 0)).is_ok();
+    let every = match has_ipv6 {
+        true => Ipv6Addr::UNSPECIFIED.into(),
+        false => Ipv4Addr::UNSPECIFIED.into(),
+    };
+    SocketAddr::new(every, cache_api::PORT)
 }
 
 /// Serves until it is told to end.
@@ -47,7 +53,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
         tls_certificate: args.tls_certificate,
         tls_key: args.tls_key,
         token_file: args.token_file,
-        listen: args.listen,
+        listen: args.listen.unwrap_or_else(default_address),
         juicefs: args.juicefs,
     };
     let runtime = tokio::runtime::Builder::new_multi_thread()

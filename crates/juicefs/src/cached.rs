@@ -75,10 +75,12 @@ impl Juicefs {
         let targets = Targets::Paths(paths);
         let finished = self.on_mount(command, targets, "rmr").await?;
         // Outside a volume it complains and says that all is well.
-        match paths.iter().find(|path| path.symlink_metadata().is_ok()) {
-            Some(_) => Err(finished.log.error("rmr")),
-            None => Ok(()),
+        for path in paths {
+            if tokio::fs::symlink_metadata(path).await.is_ok() {
+                return Err(finished.log.error("rmr"));
+            }
         }
+        Ok(())
     }
 
     async fn on_mount(

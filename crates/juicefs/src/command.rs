@@ -179,10 +179,10 @@ impl Juicefs {
 }
 
 /// A child and all that it starts. They are killed unless they have ended.
-struct Group(Option<Pid>);
+pub(crate) struct Group(Option<Pid>);
 
 impl Group {
-    fn of(child: &Child) -> Group {
+    pub(crate) fn of(child: &Child) -> Group {
         let pid = child.id().and_then(|pid| i32::try_from(pid).ok());
         Group(pid.map(Pid::from_raw))
     }

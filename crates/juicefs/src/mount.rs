@@ -10,7 +10,7 @@ use std::time::Duration;
 use tokio::process::Child;
 use tokio::time::{Instant, sleep, timeout_at};
 
-use crate::command::reason;
+use crate::command::{Group, reason};
 use crate::{Juicefs, Volume};
 
 /// A mount takes 0.6 s; metadata on another continent and a busy machine, more.
@@ -215,7 +215,9 @@ impl Juicefs {
             (Ok(()), Some(pid)) => Ok(pid),
             (Ok(()), None) => Err(MountError::Ended(mount.reason())),
             (Err(error), _) => {
-                let _: io::Result<()> = process.kill().await;
+                // It has a second process, which would outlive it.
+                drop(Group::of(&process));
+                let _: io::Result<_> = process.wait().await;
                 Err(error)
             }
         }

@@ -75,6 +75,31 @@ impl Juicefs {
         let metadata = Metadata::parse(&credentials.metaurl);
         metadata.probe().await?;
         let redactor = Redactor::of(credentials);
+        let what = format!("sync of {}", redactor.redact(source.uri()));
+        let empty = || {
+            let message =
+                format!("{what}: no file found; see whether the folder is there and has files");
+            Error::new(reason::EMPTY_SOURCE, message)
+        };
+        // Then juicefs finds something in any case: what it deletes, or the folder.
+        if order.delete_dst || order.dirs {
+            let look = Sync {
+                delete_dst: false,
+                delete_src: false,
+                dirs: false,
+                dry: true,
+                ..order.clone()
+            };
+            let mut command =
+                self.sync_command(&look, &source, destination, &metadata, credentials);
+            command.arg("--limit=1");
+            let finished = self.run(command, &redactor, |_| ()).await?;
+            match finished.log.find(last_line) {
+                Some(Synced { found: 0, .. }) if finished.success => return Err(empty()),
+                Some(_) if finished.success => {}
+                _ => return Err(finished.log.error(&what)),
+            }
+        }
         let command = self.sync_command(order, &source, destination, &metadata, credentials);
         let (found, address) = watch::channel(String::new());
         let run = self.run(command, &redactor, |line| {
@@ -86,13 +111,9 @@ impl Juicefs {
             finished = run => finished?,
             never = watch_figures(address, progress) => match never {},
         };
-        let what = format!("sync of {}", redactor.redact(source.uri()));
         let synced = finished.log.find(last_line);
         match synced {
-            Some(Synced { found: 0, .. }) if finished.success => Err(Error::new(
-                reason::EMPTY_SOURCE,
-                format!("{what}: no file found; see whether the folder is there and has files"),
-            )),
+            Some(Synced { found: 0, .. }) if finished.success => Err(empty()),
             Some(synced) if finished.success && synced.failed == 0 => Ok(synced),
             Some(synced) if synced.failed > 0 => Err(Error::new(
                 reason::INCOMPLETE,
@@ -173,9 +194,9 @@ async fn watch_figures(
 ) -> Infallible {
     let mut last = Figures::default();
     loop {
-        let address = match address.wait_for(|address| !address.is_empty()).await {
-            Ok(address) => address.clone(),
-            Err(_) => std::future::pending().await,
+        let found = address.wait_for(|address| !address.is_empty()).await;
+        let Ok(address) = found.map(|address| address.clone()) else {
+            return std::future::pending().await;
         };
         // It may be about to end.
         if let Ok(text) = fetch(&address).await {

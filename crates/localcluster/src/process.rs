@@ -3,7 +3,7 @@
 use std::io;
 use std::os::fd::OwnedFd;
 
-use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open, pidfd_send_signal};
 use serde::{Deserialize, Serialize};
 use tokio::io::unix::AsyncFd;
 
@@ -42,6 +42,16 @@ impl Process {
     pub async fn end(self) {
         if let Some(Ok(handle)) = self.open().map(asynchronous) {
             let _ = handle.readable().await;
+        }
+    }
+
+    /// Kills it and all others of the group that it leads, if it is still there.
+    pub fn kill_group(self) {
+        // While the handle is open, the number is not another's.
+        if let (Some(_handle), Some(pid)) = (self.open(), Pid::from_raw(self.pid))
+            && let Err(error) = kill_process_group(pid, Signal::KILL)
+        {
+            tracing::debug!(pid = self.pid, %error, "kill of a group");
         }
     }
 

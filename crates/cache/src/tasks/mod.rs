@@ -30,6 +30,11 @@ impl Context {
         self.mount.root()
     }
 
+    /// Counts the data; false if that can't be done now.
+    pub(crate) async fn count(&self) -> bool {
+        self.figures.count(&self.juicefs, self.root()).await
+    }
+
     /// Does a job to its end. Whoever drops this ends it.
     pub(crate) async fn run(
         &self,
@@ -44,21 +49,22 @@ impl Context {
             }
             Task::Warmup(order) => self.warmup(order, progress).await,
             Task::Clear(order) => self.clear(order).await,
-            Task::Rmr(order) => self.rmr(order).await,
+            Task::Rmr(order) => self.rmr(order, turn.is_repeated).await,
         }
     }
 
     async fn clear(&self, order: &Clear) -> Result<Outcome, Error> {
         let targets = match order.paths.as_slice() {
             [] => vec![self.root().to_owned()],
-            paths => self.existing(paths)?,
+            paths => self.existing(paths).await?,
         };
         self.juicefs.evict(Targets::Paths(&targets)).await?;
         Ok(Outcome::default())
     }
 
-    /// Blocks of a file that is gone would stay cached: they go first.
-    async fn rmr(&self, order: &Rmr) -> Result<Outcome, Error> {
+    /// Blocks of a file that is gone would stay cached: they go first. What is gone
+    /// already was removed by an earlier life, if there was one.
+    async fn rmr(&self, order: &Rmr, is_repeated: bool) -> Result<Outcome, Error> {
         let is_root =
             |path: &String| paths::relative(path).is_ok_and(|path| path.as_os_str().is_empty());
         if order.paths.is_empty() || order.paths.iter().any(is_root) {
@@ -66,15 +72,31 @@ impl Context {
                 "rmr: a path is empty, or the data as a whole; name what is to be removed";
             return Err(Error::new(reason::BAD_PATH, message));
         }
-        let targets = self.existing(&order.paths)?;
-        self.juicefs.evict(Targets::Paths(&targets)).await?;
-        self.juicefs.rmr(&targets).await?;
+        let (root, given) = (self.root().to_owned(), order.paths.clone());
+        let targets = blocking(move || {
+            let found = given.iter().map(|path| paths::find(&root, path));
+            let found = found.collect::<Result<Vec<Option<PathBuf>>, Error>>()?;
+            match found.iter().zip(&given).find(|(found, _)| found.is_none()) {
+                Some((_, path)) if !is_repeated => Err(paths::missing(path)),
+                _ => Ok(found.into_iter().flatten().collect::<Vec<PathBuf>>()),
+            }
+        });
+        let targets = targets.await??;
+        if !targets.is_empty() {
+            self.juicefs.evict(Targets::Paths(&targets)).await?;
+            self.juicefs.rmr(&targets).await?;
+        }
         Ok(Outcome::default())
     }
 
-    fn existing(&self, given: &[String]) -> Result<Vec<PathBuf>, Error> {
-        let existing = |path: &String| paths::existing(self.root(), path);
-        given.iter().map(existing).collect()
+    /// Where paths are on this machine.
+    async fn existing(&self, given: &[String]) -> Result<Vec<PathBuf>, Error> {
+        let (root, given) = (self.root().to_owned(), given.to_owned());
+        let find = move || {
+            let existing = |path: &String| paths::existing(&root, path);
+            given.iter().map(existing).collect()
+        };
+        blocking(find).await?
     }
 }
 

@@ -85,7 +85,7 @@ impl Context {
         // juicefs is several times faster at directories than at lists.
         let tops = match order.paths.as_slice() {
             [] => vec![self.root().to_owned()],
-            paths => self.existing(paths)?,
+            paths => self.existing(paths).await?,
         };
         let share = Arc::new(share);
         let list;

@@ -142,15 +142,8 @@ async fn jobs_wait_for_one_another() {
     );
     assert!(jobs.iter().all(|job| job.state.has_ended()));
     assert!(jobs.iter().map(|job| job.revision).is_sorted());
-    assert_eq!(node.client.delete(&last.id).await.unwrap(), None);
-    assert!(
-        node.client
-            .job(&last.id, None)
-            .await
-            .unwrap_err()
-            .is_not_found()
-    );
-    assert_eq!(node.client.delete(&last.id).await.unwrap(), None);
+    assert_eq!(node.client.cancel(&last.id).await.unwrap(), Some(last));
+    assert_eq!(node.client.cancel("other").await.unwrap(), None);
 }
 
 #[tokio::test]

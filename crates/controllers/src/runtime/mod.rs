@@ -130,7 +130,7 @@ impl Servers {
         let Some((client, known)) = self.client(whose, partition) else {
             return;
         };
-        match client.delete(id).await {
+        match client.cancel(id).await {
             Ok(Some(job)) => {
                 let state = wire::state(&job);
                 known.update(|answer| {

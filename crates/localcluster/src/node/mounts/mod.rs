@@ -51,8 +51,9 @@ pub(super) struct Mounts {
     /// Who mounts or unmounts a volume on a node has its lock. It holds the task that
     /// mounts it again when its process dies.
     keepers: Mutex<BTreeMap<PathBuf, Lock>>,
-    /// Two that make the same volume at once would make two of it.
-    formatting: tokio::sync::Mutex<()>,
+    /// Two that make the same volume at once would make two of it. By metaurl: one
+    /// that does not answer keeps nobody else waiting.
+    formatting: Mutex<BTreeMap<String, Arc<tokio::sync::Mutex<()>>>>,
 }
 
 type Lock = Arc<tokio::sync::Mutex<Option<JoinHandle<()>>>>;
@@ -62,13 +63,19 @@ impl Mounts {
         Mounts {
             installed,
             keepers: Mutex::default(),
-            formatting: tokio::sync::Mutex::default(),
+            formatting: Mutex::default(),
         }
     }
 
     fn lock_of(&self, place: &Place) -> Lock {
         let mut keepers = self.keepers.lock().unwrap_or_else(PoisonError::into_inner);
         Arc::clone(keepers.entry(place.path().to_owned()).or_default())
+    }
+
+    fn formatting_of(&self, volume: &Volume) -> Arc<tokio::sync::Mutex<()>> {
+        let all = self.formatting.lock();
+        let mut all = all.unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(all.entry(volume.metaurl().to_owned()).or_default())
     }
 }
 
@@ -176,7 +183,8 @@ impl Machine {
         let dirs = dirs.map(|dir| cache_dirs::own(&self.dir, &place.node(), dir));
         let dirs = dirs.collect::<Result<Vec<PathBuf>, String>>()?;
         {
-            let _alone = self.mounts.formatting.lock().await;
+            let formatting = self.mounts.formatting_of(&secret);
+            let _alone = formatting.lock().await;
             self.make_own(&secret).map_err(|error| said(&error))?;
             let made = juicefs.format(&secret).await;
             made.map_err(|error| said(&error))?;

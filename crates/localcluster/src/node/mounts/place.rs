@@ -11,7 +11,6 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
-use rustix::process::Signal;
 use serde::{Deserialize, Serialize};
 use tokio::time::timeout;
 
@@ -200,7 +199,7 @@ impl Place {
         if let Some(Record { process, .. }) = self.record() {
             if timeout(PATIENCE, process.end()).await.is_err() {
                 tracing::warn!(volume = %self.0.display(), "JuiceFS does not end; it is killed");
-                process.signal(Signal::KILL);
+                process.kill_group();
             }
             forget_socket(process);
         }
