@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use plan::paddlejob::Urgency;
+use plan::Urgency;
 
 /// Counts alone are written at most so often.
 const COUNTS_EVERY: Duration = Duration::from_secs(5);

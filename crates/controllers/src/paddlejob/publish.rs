@@ -6,8 +6,8 @@ use api::{PaddleJob, PaddleJobStatus, labels};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::runtime::controller::Action;
-use plan::Event;
-use plan::paddlejob::{self, Plan, Urgency};
+use plan::paddlejob::{self, Plan};
+use plan::{Event, Urgency};
 
 use super::NAME;
 use super::apply::remove_finalizer;

@@ -9,6 +9,7 @@ use jiff::Timestamp;
 use kube::runtime::controller::Action;
 use kube::runtime::watcher;
 use kube::{Client, Resource};
+use plan::Urgency;
 use plan::samplejob::{self, Plan, Settings};
 
 mod apply;
@@ -130,19 +131,16 @@ async fn publish(
     plan: &Plan,
     now: Timestamp,
 ) -> Result<Option<Duration>, Error> {
-    let (uid, none) = (identity(&job.metadata.uid), SampleJobStatus::default());
-    let (old, new) = (job.status.as_ref().unwrap_or(&none), &plan.status);
-    if old != new {
-        let is_progress = without_progress(old) == without_progress(new);
-        if is_progress && let Some(rest) = context.memories.rest(uid, PROGRESS_EVERY) {
+    let uid = identity(&job.metadata.uid);
+    match samplejob::urgency(job.status.as_ref(), &plan.status) {
+        Urgency::Never => {}
+        Urgency::Eventually if let Some(rest) = context.memories.rest(uid, PROGRESS_EVERY) => {
             return Ok(Some(rest));
         }
-        let (client, memories) = (&context.client, &context.memories);
-        status::replace::<SampleJob>(client, memories, &job.metadata, new).await?;
-        if let Some(phase) = new.phase.filter(|phase| Some(*phase) != old.phase) {
-            let namespace = identity(&job.metadata.namespace);
-            let name = identity(&job.metadata.name);
-            tracing::info!("samplejob {namespace}/{name} is {phase}");
+        Urgency::Eventually | Urgency::Soon | Urgency::Now => {
+            let (client, memories) = (&context.client, &context.memories);
+            status::replace::<SampleJob>(client, memories, &job.metadata, &plan.status).await?;
+            tell_phase(job, &plan.status);
         }
     }
     Reporter::new::<SampleJob>(&context.client, NAME, &job.metadata)
@@ -151,10 +149,11 @@ async fn publish(
     Ok(None)
 }
 
-fn without_progress(status: &SampleJobStatus) -> SampleJobStatus {
-    SampleJobStatus {
-        progress: None,
-        message: None,
-        ..status.clone()
+fn tell_phase(job: &SampleJob, status: &SampleJobStatus) {
+    let before = job.status.as_ref().and_then(|status| status.phase);
+    if let Some(phase) = status.phase.filter(|phase| Some(*phase) != before) {
+        let namespace = identity(&job.metadata.namespace);
+        let name = identity(&job.metadata.name);
+        tracing::info!("samplejob {namespace}/{name} is {phase}");
     }
 }

@@ -3,13 +3,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use api::{SampleSet, SampleSetStatus, set_condition};
+use api::{SampleSet, SampleSetStatus};
 use futures::FutureExt;
 use jiff::Timestamp;
 use kube::runtime::controller::Action;
 use kube::runtime::watcher;
 use kube::{Client, Resource};
-use plan::sampleset::{self, Plan, Seen, Settings, Urgency};
+use plan::Urgency;
+use plan::sampleset::{self, Plan, Settings};
 
 mod apply;
 mod context;
@@ -23,7 +24,7 @@ use context::{Context, Stores};
 use crate::drive::{self, Objects, Options, Passes};
 use crate::events::Reporter;
 use crate::memory::Memories;
-use crate::{Error, Metrics, clock, identity, pods, scoped, status};
+use crate::{Error, Metrics, clock, identity, scoped, status};
 
 /// The lease of this controller: the id of the Go operator.
 pub const LEASE: &str = "37987177.paddlepaddle.org";
@@ -32,10 +33,6 @@ pub const LEASE: &str = "37987177.paddlepaddle.org";
 const NAME: &str = "sampleset-controller";
 /// Figures alone are written at most so often.
 const FIGURES_EVERY: Duration = Duration::from_secs(1);
-/// How soon to look again at what no watch tells of.
-const LOOK_AGAIN: Duration = Duration::from_secs(3);
-/// The condition that says what the API server would not do.
-const REFUSED: &str = "Refused";
 
 /// Runs the controller until `shutdown`, then lets running passes end.
 /// `ready` is called when the caches are filled and work begins.
@@ -102,7 +99,7 @@ async fn reconcile(stored: &StoredSet, context: &Context) -> Result<Action, Erro
     if applied.is_over {
         return Ok(Action::await_change());
     }
-    refuse(&mut plan.status, set, applied.refusal.as_deref(), now);
+    sampleset::refuse(&mut plan.status, set, applied.refusal.as_deref(), now);
     let retry = match applied.refusal {
         Some(_) => Some(context.memories.back_off(uid)),
         None => {
@@ -112,37 +109,9 @@ async fn reconcile(stored: &StoredSet, context: &Context) -> Result<Action, Erro
     };
     let later = publish(context, set, &plan, now).await?;
     let planned = plan.wake_at.map(|at| clock::until(at, now));
-    let wake = [planned, retry, later, look_again(context, uid, &seen)];
+    let wake = [planned, retry, later];
     let wake = wake.into_iter().flatten().min();
     Ok(wake.map_or_else(Action::await_change, Action::requeue))
-}
-
-/// When to look again at what no watch tells of: why a pod does not start, and the jobs
-/// that a set which is to go waits for.
-fn look_again(context: &Context, uid: &str, seen: &Seen) -> Option<Duration> {
-    let is_stuck = seen.pods.iter().any(pods::is_stuck);
-    if is_stuck {
-        // It may be for want of the servers' Secret, which somebody may have deleted.
-        context.accesses.forget(uid);
-    }
-    (is_stuck || !seen.jobs.is_empty()).then_some(LOOK_AGAIN)
-}
-
-/// Says what the API server would not do, or no longer.
-fn refuse(status: &mut SampleSetStatus, set: &SampleSet, refusal: Option<&str>, now: Timestamp) {
-    let (conditions, generation) = (&mut status.conditions, set.metadata.generation);
-    match refusal {
-        Some(why) => set_condition(
-            conditions,
-            REFUSED,
-            true,
-            "ByApiServer",
-            why,
-            generation,
-            now,
-        ),
-        None => conditions.retain(|condition| condition.type_ != REFUSED),
-    }
 }
 
 /// Writes the status, if it changed; returns how long it has to wait, if it does.
@@ -158,7 +127,7 @@ async fn publish(
         Urgency::Eventually if let Some(rest) = context.memories.rest(uid, FIGURES_EVERY) => {
             return Ok(Some(rest));
         }
-        Urgency::Eventually | Urgency::Now => {
+        Urgency::Eventually | Urgency::Soon | Urgency::Now => {
             let (client, memories) = (&context.client, &context.memories);
             status::replace::<SampleSet>(client, memories, &set.metadata, &plan.status).await?;
             tell_phase(set, &plan.status);

@@ -147,7 +147,7 @@ impl Looks<'_> {
         let suspects = suspects.filter_map(|pod| pod.node.as_deref()).collect();
         let lost = nodes::lost(&self.context.client, suspects).await?;
         for pod in &mut seen.pods {
-            if pods::is_stuck(pod) && pod.trouble.is_none() && pod.ip.is_none() {
+            if pod.is_stuck() && pod.trouble.is_none() && pod.ip.is_none() {
                 let client = &self.context.client;
                 pod.trouble = pods::complaint(client, self.namespace, pod).await?;
             }
@@ -160,6 +160,10 @@ impl Looks<'_> {
     /// What the servers say, if it is known how to reach them.
     async fn servers(&self, seen: &mut Seen) -> Result<(), Error> {
         let context = self.context;
+        if seen.pods.iter().any(RuntimePod::is_stuck) {
+            // It may be for want of the servers' Secret, which somebody may have deleted.
+            context.accesses.forget(self.uid);
+        }
         let secret = names::server_secret(self.name);
         let identity = context
             .accesses

@@ -17,9 +17,9 @@ mod world;
 
 pub use world::{Rival, Run, Seen, Settings};
 
-use crate::Event;
 use crate::operation::{self, Cancel, Post, State};
 use crate::sampleset::SecretsNeeded;
+use crate::{Event, Urgency};
 
 /// What is to be done, and what the status says then. It is carried out in the
 /// order of its fields.
@@ -148,6 +148,25 @@ pub fn plan(job: &SampleJob, seen: &Seen, settings: &Settings, now: Timestamp) -
         once::plan(&mut plan, job, seen, settings, now);
     }
     plan
+}
+
+/// How soon the new status has to be written.
+pub fn urgency(old: Option<&SampleJobStatus>, new: &SampleJobStatus) -> Urgency {
+    let none = SampleJobStatus::default();
+    let old = old.unwrap_or(&none);
+    // How far it is, in figures and words.
+    let essence = |status: &SampleJobStatus| SampleJobStatus {
+        progress: None,
+        message: None,
+        ..status.clone()
+    };
+    if old == new {
+        Urgency::Never
+    } else if essence(old) == essence(new) {
+        Urgency::Eventually
+    } else {
+        Urgency::Now
+    }
 }
 
 /// What the conditions are about.
