@@ -3,16 +3,14 @@
 use std::collections::BTreeMap;
 
 use api::SampleSet;
-use cache_api::{Identity, NewJob};
+use cache_api::Identity;
 use k8s_openapi::ByteString;
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::{
     Node, PersistentVolume, PersistentVolumeClaim, Pod, Secret, Service,
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use kube::api::{
-    ApiResource, DeleteParams, DynamicObject, Patch, PatchParams, PostParams, Preconditions,
-};
+use kube::api::{ApiResource, DeleteParams, DynamicObject, PostParams};
 use kube::{Api, Resource};
 use plan::names;
 use plan::sampleset::{Kind, NodeLabel, Object, Plan};
@@ -20,8 +18,9 @@ use serde_json::json;
 
 use super::context::Context;
 use super::observe::is_ours;
-use crate::error::{code, is_refusal, words};
-use crate::runtime::{self, CERTIFICATE, KEY, TOKEN, credentials};
+use crate::error::code;
+use crate::runtime::{CERTIFICATE, KEY, TOKEN};
+use crate::writes::{self, failed, refusal};
 use crate::{Error, identity};
 
 fn resource(kind: Kind) -> ApiResource {
@@ -72,25 +71,25 @@ pub(super) async fn apply(
         name: identity(&set.metadata.name),
         uid: identity(&set.metadata.uid),
     };
+    let common = &context.common;
     let is_going = set.metadata.deletion_timestamp.is_some();
     if let Some(finalizers) = finalizers
         && !is_going
     {
-        on.set_finalizers(finalizers).await?;
+        common
+            .set_finalizers::<SampleSet>(&set.metadata, finalizers)
+            .await?;
         return Ok(Applied {
             is_over: true,
             ..Applied::default()
         });
     }
-    let mut refusal = None;
-    let mut note = |result: Result<(), Error>| match result {
-        Err(Error::Apply {
-            kind, name, source, ..
-        }) if is_refusal(&source) => {
-            refusal.get_or_insert(format!("{kind} {name}: {}", words(&source)));
-            Ok(())
-        }
-        result => result,
+    let mut told = None;
+    let mut note = |written: Result<(), Error>| {
+        let say = |_: &str, kind: &str, name: &str, words: &str| format!("{kind} {name}: {words}");
+        let refused = refusal(written, say)?;
+        told = told.take().or(refused);
+        Ok::<(), Error>(())
     };
     if let Some(name) = server_secret {
         note(on.make_server_secret(name).await)?;
@@ -104,39 +103,24 @@ pub(super) async fn apply(
     for label in labelled {
         note(on.label(label).await)?;
     }
-    for cancel in cancelled {
-        let servers = &context.servers;
-        servers.cancel(on.uid, cancel.partition, &cancel.id).await;
-    }
-    for post in posted {
-        let keys = match &post.credentials {
-            Some(wanted) => Some(credentials(&context.client, on.namespace, wanted).await?),
-            None => None,
-        };
-        let job = NewJob {
-            id: post.id.clone(),
-            owner: post.owner.clone(),
-            task: runtime::task(&post.task),
-            credentials: keys,
-        };
-        context.servers.post(on.uid, post.partition, &job).await;
-    }
+    let servers = &context.servers;
+    servers
+        .operate(on.uid, on.namespace, cancelled, posted)
+        .await?;
     for pod in pods_deleted {
-        note(on.delete_pod(&pod.name, &pod.uid).await)?;
+        note(on.delete_pod(pod).await)?;
     }
     for kind in deleted {
         note(on.delete(*kind).await)?;
     }
     if let Some(finalizers) = finalizers {
-        on.set_finalizers(finalizers).await?;
-        return Ok(Applied {
-            refusal,
-            is_over: true,
-        });
+        common
+            .set_finalizers::<SampleSet>(&set.metadata, finalizers)
+            .await?;
     }
     Ok(Applied {
-        refusal,
-        is_over: false,
+        refusal: told,
+        is_over: finalizers.is_some(),
     })
 }
 
@@ -151,33 +135,11 @@ struct Target<'a> {
 
 impl Target<'_> {
     fn api(&self, kind: Kind) -> Api<DynamicObject> {
-        let client = self.context.client.clone();
+        let client = self.context.common.client.clone();
         match kind {
             Kind::PersistentVolume => Api::all_with(client, &resource(kind)),
             _ => Api::namespaced_with(client, self.namespace, &resource(kind)),
         }
-    }
-
-    async fn set_finalizers(&self, finalizers: &[String]) -> Result<(), Error> {
-        let meta = &self.set.metadata;
-        let patch = json!({"metadata": {
-            "resourceVersion": meta.resource_version,
-            "finalizers": finalizers,
-        }});
-        let sets: Api<SampleSet> = Api::namespaced(self.context.client.clone(), self.namespace);
-        let patched = sets
-            .patch_metadata(self.name, &PatchParams::default(), &Patch::Merge(patch))
-            .await;
-        match patched {
-            Ok(new) => self.context.memories.note_written(
-                self.uid,
-                identity(&meta.resource_version),
-                new.metadata.resource_version.as_deref(),
-            ),
-            Err(source) if code(&source) == Some(404) => {}
-            Err(source) => return Err(failed("patch", "SampleSet", self.name, source)),
-        }
-        Ok(())
     }
 
     /// The Secret by which servers and controllers know each other.
@@ -206,13 +168,8 @@ impl Target<'_> {
             ),
             ..Secret::default()
         };
-        let secrets: Api<Secret> = Api::namespaced(self.context.client.clone(), self.namespace);
-        match secrets.create(&PostParams::default(), &secret).await {
-            Err(source) if code(&source) != Some(409) => {
-                Err(failed("create", "Secret", name, source))
-            }
-            _ => Ok(()),
-        }
+        let secrets = self.context.common.api(self.namespace);
+        writes::create(&secrets, "Secret", name, &secret).await
     }
 
     async fn create(&self, object: &Object) -> Result<(), Error> {
@@ -228,7 +185,7 @@ impl Target<'_> {
                 let is_foreign = there.is_some_and(|there| !is_ours(&there.metadata, self.uid));
                 self.context.note_foreign(self.uid, object.kind, is_foreign);
                 if is_foreign {
-                    self.context.tell(self.set)();
+                    self.context.concerned.tell(&self.set.metadata)();
                 }
                 Ok(())
             }
@@ -239,40 +196,22 @@ impl Target<'_> {
 
     async fn patch(&self, object: &Object) -> Result<(), Error> {
         let name = object.kind.name(self.namespace, self.name);
-        let patched = self
-            .api(object.kind)
-            .patch_metadata(&name, &PatchParams::default(), &Patch::Merge(&object.value))
-            .await;
-        match patched {
-            Err(source) if code(&source) != Some(404) => {
-                Err(failed("patch", kind_name(object.kind), &name, source))
-            }
-            _ => Ok(()),
-        }
+        let (api, kind) = (self.api(object.kind), kind_name(object.kind));
+        let patched = writes::patch(&api, "patch", kind, &name, &object.value).await;
+        patched.map(drop)
     }
 
     async fn label(&self, label: &NodeLabel) -> Result<(), Error> {
-        let nodes: Api<Node> = Api::all(self.context.client.clone());
+        let nodes: Api<Node> = Api::all(self.context.common.client.clone());
         let patch = json!({"metadata": {"labels": {&label.key: label.value}}});
-        let patched = nodes
-            .patch_metadata(&label.node, &PatchParams::default(), &Patch::Merge(patch))
-            .await;
-        match patched {
-            Err(source) if code(&source) != Some(404) => {
-                Err(failed("label", "Node", &label.node, source))
-            }
-            _ => Ok(()),
-        }
+        let patched = writes::patch(&nodes, "label", "Node", &label.node, &patch).await;
+        patched.map(drop)
     }
 
-    async fn delete_pod(&self, name: &str, uid: &str) -> Result<(), Error> {
-        let pods: Api<Pod> = Api::namespaced(self.context.client.clone(), self.namespace);
-        let how = DeleteParams {
-            grace_period_seconds: Some(0),
-            preconditions: Some(only(uid)),
-            ..DeleteParams::default()
-        };
-        gone(pods.delete(name, &how).await, "Pod", name)
+    async fn delete_pod(&self, pod: &plan::sampleset::Pod) -> Result<(), Error> {
+        let pods: Api<Pod> = self.context.common.api(self.namespace);
+        let how = DeleteParams::default().grace_period(0);
+        writes::delete(&pods, "Pod", &pod.name, &pod.uid, how).await
     }
 
     /// Deletes a child that is ours.
@@ -283,25 +222,14 @@ impl Target<'_> {
         let Some(uid) = ours.and_then(|there| there.metadata.uid) else {
             return Ok(());
         };
-        let how = DeleteParams::background().preconditions(only(&uid));
-        gone(api.delete(&name, &how).await, kind_name(kind), &name)
-    }
-}
-
-fn only(uid: &str) -> Preconditions {
-    Preconditions {
-        uid: Some(uid.to_owned()),
-        resource_version: None,
-    }
-}
-
-/// Gone already, or replaced by another one, is as good.
-fn gone<T>(deleted: kube::Result<T>, kind: &'static str, name: &str) -> Result<(), Error> {
-    match deleted {
-        Err(source) if !matches!(code(&source), Some(404 | 409)) => {
-            Err(failed("delete", kind, name, source))
-        }
-        _ => Ok(()),
+        writes::delete(
+            &api,
+            kind_name(kind),
+            &name,
+            &uid,
+            DeleteParams::background(),
+        )
+        .await
     }
 }
 
@@ -312,14 +240,5 @@ const fn kind_name(kind: Kind) -> &'static str {
         Kind::PersistentVolumeClaim => "PersistentVolumeClaim",
         Kind::Service => "Service",
         Kind::StatefulSet => "StatefulSet",
-    }
-}
-
-fn failed(action: &'static str, kind: &'static str, name: &str, source: kube::Error) -> Error {
-    Error::Apply {
-        action,
-        kind,
-        name: name.to_owned(),
-        source,
     }
 }

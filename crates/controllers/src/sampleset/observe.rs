@@ -1,7 +1,7 @@
 //! Observing: what is seen of a set's children, of its servers, and of who uses
 //! it. It reads and never writes.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use api::{PaddleJob, SampleSet, labels};
 use jiff::Timestamp;
@@ -15,16 +15,15 @@ use kube::runtime::reflector::{ObjectRef, Store};
 use kube::{Api, Resource, ResourceExt};
 use plan::names;
 use plan::sampleset::{
-    self, Child, Kind, RuntimePod, SecretSeen, Seen, ServiceView, StatefulSetView, VolumeSecret,
-    VolumeView,
+    self, Child, Kind, RuntimePod, Seen, ServiceView, StatefulSetView, VolumeView,
 };
 use serde::de::DeserializeOwned;
 
-use super::context::{Context, StoredSampleJob};
+use super::context::Context;
 use crate::cache::Owner;
 use crate::error::code;
-use crate::runtime::read;
-use crate::{Error, identity, nodes, pods};
+use crate::stores::StoredSampleJob;
+use crate::{Error, identity, nodes, pods, runtime};
 
 /// The driver that mounts the volumes.
 const CSI_DRIVER: &str = "csi.juicefs.com";
@@ -55,8 +54,9 @@ pub(super) async fn observe(
     }
     seen.owner_is_gone = looks.owner_is_gone().await?;
     let needed = sampleset::secrets_needed(set, &seen, &context.settings, now);
-    seen.volume_secret = looks.secret(needed.volume.as_deref()).await?;
-    seen.source_secret = looks.secret(needed.source.as_deref()).await?;
+    let client = &context.common.client;
+    (seen.volume_secret, seen.source_secret) =
+        runtime::secrets(client, looks.namespace, needed).await?;
     Ok(seen)
 }
 
@@ -145,10 +145,10 @@ impl Looks<'_> {
         let overdue = |pod: &&RuntimePod| sampleset::is_overdue(pod, now);
         let suspects = seen.pods.iter().filter(overdue);
         let suspects = suspects.filter_map(|pod| pod.node.as_deref()).collect();
-        let lost = nodes::lost(&self.context.client, suspects).await?;
+        let lost = nodes::lost(&self.context.common.client, suspects).await?;
         for pod in &mut seen.pods {
             if pod.is_stuck() && pod.trouble.is_none() && pod.ip.is_none() {
-                let client = &self.context.client;
+                let client = &self.context.common.client;
                 pod.trouble = pods::complaint(client, self.namespace, pod).await?;
             }
             let node = pod.node.as_ref();
@@ -159,32 +159,24 @@ impl Looks<'_> {
 
     /// What the servers say, if it is known how to reach them.
     async fn servers(&self, seen: &mut Seen) -> Result<(), Error> {
-        let context = self.context;
+        let (servers, meta) = (&self.context.servers, &self.set.metadata);
         if seen.pods.iter().any(RuntimePod::is_stuck) {
             // It may be for want of the servers' Secret, which somebody may have deleted.
-            context.accesses.forget(self.uid);
+            servers.forget_access(self.uid);
         }
-        let secret = names::server_secret(self.name);
-        let identity = context
-            .accesses
-            .of(&context.client, self.namespace, &secret, self.uid)
-            .await?;
-        if let Some(identity) = identity {
+        let asked = sampleset::asks(self.set);
+        let tell = self.context.concerned.tell(meta);
+        let answers = servers.ask(self.uid, meta, &seen.pods, &asked, &tell);
+        if let Some(answers) = answers.await? {
             seen.server_secret = Child::Ours(());
-            seen.answers = context.servers.answers(
-                self.uid,
-                &seen.pods,
-                &identity,
-                &sampleset::asks(self.set),
-                &context.tell(self.set),
-            );
+            seen.answers = answers;
         }
         Ok(())
     }
 
     /// Whoever may not ask is not told that it is missing.
     async fn has_csi_driver(&self) -> Result<bool, Error> {
-        let drivers: Api<CSIDriver> = Api::all(self.context.client.clone());
+        let drivers: Api<CSIDriver> = Api::all(self.context.common.client.clone());
         match drivers.get_metadata_opt(CSI_DRIVER).await {
             Err(error) if code(&error) == Some(403) => Ok(true),
             found => Ok(found.map_err(Error::Observe)?.is_some()),
@@ -193,7 +185,7 @@ impl Looks<'_> {
 
     /// Whether the namespace of the set, or the kind, is being deleted.
     async fn everything_goes(&self) -> Result<bool, Error> {
-        let client = &self.context.client;
+        let client = &self.context.common.client;
         let namespace = goes::<Namespace>(Api::all(client.clone()), self.namespace);
         let kind = "samplesets.batch.paddlepaddle.org";
         let kind = goes::<CustomResourceDefinition>(Api::all(client.clone()), kind);
@@ -202,8 +194,7 @@ impl Looks<'_> {
 
     /// The PaddleJobs that use the set and have not ended.
     async fn users(&self) -> Result<BTreeSet<String>, Error> {
-        let jobs: Api<DeserializeGuard<PaddleJob>> =
-            Api::namespaced(self.context.client.clone(), self.namespace);
+        let jobs: Api<DeserializeGuard<PaddleJob>> = self.context.common.api(self.namespace);
         let jobs = jobs.list(&ListParams::default()).await;
         let jobs = jobs.map_err(Error::Observe)?.items.into_iter();
         let uses = |job: &PaddleJob| {
@@ -228,28 +219,11 @@ impl Looks<'_> {
         if lock.owner == self.uid || known.iter().any(|job| owns(job)) {
             return Ok(false);
         }
-        let jobs: Api<StoredSampleJob> =
-            Api::namespaced(self.context.client.clone(), self.namespace);
+        let jobs: Api<StoredSampleJob> = self.context.common.api(self.namespace);
         let jobs = jobs.list_metadata(&ListParams::default()).await;
         let mut jobs = jobs.map_err(Error::Observe)?.items.into_iter();
         Ok(!jobs.any(|job| job.metadata.uid.as_ref() == Some(&lock.owner)))
     }
-
-    async fn secret(&self, name: Option<&str>) -> Result<Option<SecretSeen>, Error> {
-        let Some(name) = name else { return Ok(None) };
-        let data = read(&self.context.client, self.namespace, name).await?;
-        Ok(Some(seen_secret(data.as_ref())))
-    }
-}
-
-/// What may be known of a Secret.
-pub(crate) fn seen_secret(data: Option<&BTreeMap<String, k8s_openapi::ByteString>>) -> SecretSeen {
-    let Some(data) = data else {
-        return SecretSeen::Missing;
-    };
-    let data = data.iter();
-    let data = data.map(|(key, value)| (key.as_str(), value.0.as_slice()));
-    SecretSeen::Present(VolumeSecret::read(data))
 }
 
 /// Whether a child is the set's: cluster-wide ones carry its uid in a label.
