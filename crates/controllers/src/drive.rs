@@ -5,7 +5,7 @@ use std::fmt::Debug;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use futures::StreamExt;
+use futures::{FutureExt, StreamExt};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::runtime::controller::{Action, Config, Controller};
 use kube::runtime::reflector::store::Writer;
@@ -98,14 +98,21 @@ impl<K: Resource<DynamicType = ()> + Clone + 'static> Objects<K> {
 }
 
 /// Takes passes until `shutdown`, then lets those end that run. `ready` is called when
-/// all objects are listed and work begins.
+/// all objects are listed and work begins. Nothing is decided before every cache is
+/// `filled`: what is not in an empty cache is not lost.
 pub(crate) async fn drive<P: Passes>(
     api: Api<P::Object>,
     objects: Objects<P::Object>,
     passes: Arc<P>,
+    filled: impl Future<Output = ()>,
     ready: impl FnOnce(),
-    shutdown: impl Future<Output = ()> + Clone + Send + Sync + 'static,
+    shutdown: impl Future<Output = ()> + Send + Sync + 'static,
 ) {
+    let shutdown = shutdown.shared();
+    tokio::select! {
+        () = filled => {}
+        () = shutdown.clone() => return,
+    }
     let noting = Arc::clone(&passes);
     let stream = watcher(api, watcher::Config::default())
         .default_backoff()

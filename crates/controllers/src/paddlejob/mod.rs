@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use futures::FutureExt;
 use kube::runtime::controller::Action;
 use kube::runtime::watcher;
 use kube::{Client, Resource};
@@ -40,25 +39,17 @@ pub async fn run(
     ready: impl FnOnce(),
     shutdown: impl Future<Output = ()> + Send + Sync + 'static,
 ) {
-    let shutdown = shutdown.shared();
     let namespace = options.namespace.clone();
     let namespace = namespace.as_deref();
     let jobs = Objects::new();
     let mut tasks = JoinSet::new();
     let sets = watch::sets(&mut tasks, &client, namespace, &jobs);
-    let context = Arc::new(Context::new(
-        client.clone(),
-        options,
-        jobs.store.clone(),
-        sets,
-    ));
-    // Nothing is decided before every cache is filled: a pod that is not in an
-    // empty cache is not lost.
-    tokio::select! {
-        () = watch::children(&mut tasks, &context, namespace, &jobs.concerned) => {}
-        () = shutdown.clone() => return,
-    }
-    drive::drive(scoped(client, namespace), jobs, context, ready, shutdown).await;
+    let context = Context::new(client.clone(), options, jobs.store.clone(), sets);
+    let context = Arc::new(context);
+    let concerned = jobs.concerned.clone();
+    let filled = watch::children(&mut tasks, &context, namespace, &concerned);
+    let api = scoped(client, namespace);
+    drive::drive(api, jobs, Arc::clone(&context), filled, ready, shutdown).await;
 }
 
 impl Passes for Context {

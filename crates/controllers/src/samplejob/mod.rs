@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use futures::FutureExt;
 use kube::runtime::controller::Action;
 use kube::runtime::watcher;
 use kube::{Client, Resource};
@@ -33,19 +32,14 @@ pub async fn run(
     ready: impl FnOnce(),
     shutdown: impl Future<Output = ()> + Send + Sync + 'static,
 ) {
-    let shutdown = shutdown.shared();
     let namespace = options.namespace.clone();
     let namespace = namespace.as_deref();
     let jobs = Objects::new();
     let (_tasks, stores) = Stores::watch(&client, namespace, &jobs);
-    // Nothing is decided before every cache is filled.
-    tokio::select! {
-        () = stores.filled() => {}
-        () = shutdown.clone() => return,
-    }
     let concerned = jobs.concerned.clone();
     let context = Arc::new(Context::new(client.clone(), options, stores, concerned));
-    drive::drive(scoped(client, namespace), jobs, context, ready, shutdown).await;
+    let (api, filled) = (scoped(client, namespace), context.stores.filled());
+    drive::drive(api, jobs, Arc::clone(&context), filled, ready, shutdown).await;
 }
 
 impl Passes for Context {
