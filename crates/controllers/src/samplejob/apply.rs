@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::context::Context;
 use crate::writes::{self, failed};
-use crate::{Error, identity};
+use crate::{Error, identity, status};
 
 const KIND: &str = "SampleJob";
 
@@ -83,8 +83,10 @@ impl Target<'_> {
             operation: lock.operation.clone(),
             ..set.status.clone().unwrap_or_default()
         };
-        let common = &self.context.common;
-        common.write_status::<SampleSet>(&set.metadata, &new).await
+        // Not noted as a write of the job: nobody here would ever forget the set.
+        let client = &self.context.common.client;
+        let written = status::replace::<SampleSet>(client, &set.metadata, &new).await;
+        written.map(drop)
     }
 
     async fn create_run(&self, run: &Value) -> Result<(), Error> {

@@ -5,33 +5,20 @@ use std::collections::BTreeMap;
 use api::SampleSet;
 use cache_api::Identity;
 use k8s_openapi::ByteString;
-use k8s_openapi::api::apps::v1::StatefulSet;
-use k8s_openapi::api::core::v1::{
-    Node, PersistentVolume, PersistentVolumeClaim, Pod, Secret, Service,
-};
+use k8s_openapi::api::core::v1::{Node, Pod, Secret};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use kube::api::{ApiResource, DeleteParams, DynamicObject, PostParams};
+use kube::api::{DeleteParams, DynamicObject, PostParams};
 use kube::{Api, Resource};
 use plan::names;
 use plan::sampleset::{Kind, NodeLabel, Object, Plan};
 use serde_json::json;
 
 use super::context::Context;
-use super::observe::is_ours;
+use super::target::{Target, Whose};
+use crate::Error;
 use crate::error::code;
 use crate::runtime::{CERTIFICATE, KEY, TOKEN};
 use crate::writes::{self, failed, refusal};
-use crate::{Error, identity};
-
-fn resource(kind: Kind) -> ApiResource {
-    match kind {
-        Kind::VolumeSecret => ApiResource::erase::<Secret>(&()),
-        Kind::PersistentVolume => ApiResource::erase::<PersistentVolume>(&()),
-        Kind::PersistentVolumeClaim => ApiResource::erase::<PersistentVolumeClaim>(&()),
-        Kind::Service => ApiResource::erase::<Service>(&()),
-        Kind::StatefulSet => ApiResource::erase::<StatefulSet>(&()),
-    }
-}
 
 /// What came of applying a plan.
 #[derive(Debug, Default)]
@@ -64,13 +51,7 @@ pub(super) async fn apply(
         events: _,
         wake_at: _,
     } = plan;
-    let on = Target {
-        context,
-        set,
-        namespace: identity(&set.metadata.namespace),
-        name: identity(&set.metadata.name),
-        uid: identity(&set.metadata.uid),
-    };
+    let on = Target::new(context, set);
     let common = &context.common;
     let is_going = set.metadata.deletion_timestamp.is_some();
     if let Some(finalizers) = finalizers
@@ -124,24 +105,7 @@ pub(super) async fn apply(
     })
 }
 
-/// The set whose children are written.
-struct Target<'a> {
-    context: &'a Context,
-    set: &'a SampleSet,
-    namespace: &'a str,
-    name: &'a str,
-    uid: &'a str,
-}
-
 impl Target<'_> {
-    fn api(&self, kind: Kind) -> Api<DynamicObject> {
-        let client = self.context.common.client.clone();
-        match kind {
-            Kind::PersistentVolume => Api::all_with(client, &resource(kind)),
-            _ => Api::namespaced_with(client, self.namespace, &resource(kind)),
-        }
-    }
-
     /// The Secret by which servers and controllers know each other.
     async fn make_server_secret(&self, name: &str) -> Result<(), Error> {
         let identity = Identity::generate().map_err(|error| Error::Keys(error.to_string()))?;
@@ -173,31 +137,31 @@ impl Target<'_> {
     }
 
     async fn create(&self, object: &Object) -> Result<(), Error> {
-        let name = object.kind.name(self.namespace, self.name);
-        let kind = kind_name(object.kind);
-        let api = self.api(object.kind);
+        let name = self.name_of(object.kind);
+        let fail = |source| failed("create", kind_name(object.kind), &name, source);
         let child: DynamicObject = serde_json::from_value(object.value.clone())
-            .map_err(|error| failed("create", kind, &name, kube::Error::SerdeError(error)))?;
-        match api.create(&PostParams::default(), &child).await {
+            .map_err(|error| fail(kube::Error::SerdeError(error)))?;
+        let children = self.api(object.kind);
+        match children.create(&PostParams::default(), &child).await {
             Err(source) if code(&source) == Some(409) => {
-                let there = api.get_metadata_opt(&name).await;
-                let there = there.map_err(Error::Observe)?;
-                let is_foreign = there.is_some_and(|there| !is_ours(&there.metadata, self.uid));
-                self.context.note_foreign(self.uid, object.kind, is_foreign);
-                if is_foreign {
-                    self.context.concerned.tell(&self.set.metadata)();
+                match self.whose(object.kind).await? {
+                    Whose::Ours(_) => {}
+                    // The next pass says so.
+                    Whose::Foreign => self.context.concerned.tell(&self.set.metadata)(),
+                    // It is gone by now; then the next pass makes it.
+                    Whose::Nobodys => return Err(fail(source)),
                 }
                 Ok(())
             }
-            Err(source) => Err(failed("create", kind, &name, source)),
+            Err(source) => Err(fail(source)),
             Ok(_) => Ok(()),
         }
     }
 
     async fn patch(&self, object: &Object) -> Result<(), Error> {
-        let name = object.kind.name(self.namespace, self.name);
-        let (api, kind) = (self.api(object.kind), kind_name(object.kind));
-        let patched = writes::patch(&api, "patch", kind, &name, &object.value).await;
+        let (name, kind) = (self.name_of(object.kind), kind_name(object.kind));
+        let children = self.api(object.kind);
+        let patched = writes::patch(&children, "patch", kind, &name, &object.value).await;
         patched.map(drop)
     }
 
@@ -216,20 +180,11 @@ impl Target<'_> {
 
     /// Deletes a child that is ours.
     async fn delete(&self, kind: Kind) -> Result<(), Error> {
-        let (name, api) = (kind.name(self.namespace, self.name), self.api(kind));
-        let there = api.get_metadata_opt(&name).await.map_err(Error::Observe)?;
-        let ours = there.filter(|there| is_ours(&there.metadata, self.uid));
-        let Some(uid) = ours.and_then(|there| there.metadata.uid) else {
+        let Whose::Ours(uid) = self.whose(kind).await? else {
             return Ok(());
         };
-        writes::delete(
-            &api,
-            kind_name(kind),
-            &name,
-            &uid,
-            DeleteParams::background(),
-        )
-        .await
+        let (name, how) = (self.name_of(kind), DeleteParams::background());
+        writes::delete(&self.api(kind), kind_name(kind), &name, &uid, how).await
     }
 }
 

@@ -1,7 +1,7 @@
 //! What every pass over a SampleSet shares: the client, what the watches show,
 //! and what this process remembers.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::BTreeSet;
 use std::fmt::Debug;
 use std::hash::Hash;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -32,7 +32,9 @@ pub(super) struct Context {
     pub(super) servers: Servers,
     pub(super) stores: Stores,
     pub(super) concerned: Concerned<StoredSet>,
-    foreign: Mutex<HashMap<String, HashSet<Kind>>>,
+    /// Children by the uid of their set whose name somebody else's object has. It is
+    /// not watched, since it lacks our label.
+    foreign: Mutex<BTreeSet<(String, Kind)>>,
 }
 
 /// What the watches show.
@@ -64,33 +66,36 @@ impl Context {
         }
     }
 
-    fn foreign(&self) -> MutexGuard<'_, HashMap<String, HashSet<Kind>>> {
+    fn foreign(&self) -> MutexGuard<'_, BTreeSet<(String, Kind)>> {
         self.foreign.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Somebody else's object has the name of a child. It is not watched, since it
-    /// lacks our label.
-    pub(super) fn note_foreign(&self, set: &str, kind: Kind, is_foreign: bool) {
-        let mut foreign = self.foreign();
-        let kinds = foreign.entry(set.to_owned()).or_default();
-        if is_foreign {
-            kinds.insert(kind);
-        } else {
-            kinds.remove(&kind);
-        }
+    /// Whether somebody else's object had the name of a child when it was last asked.
+    pub(super) fn is_foreign(&self, set: &str, kind: Kind) -> bool {
+        self.foreign().contains(&(set.to_owned(), kind))
     }
 
-    pub(super) fn is_foreign(&self, set: &str, kind: Kind) -> bool {
-        self.foreign()
-            .get(set)
-            .is_some_and(|kinds| kinds.contains(&kind))
+    /// The children of a set whose names were taken when it was last asked.
+    pub(super) fn all_foreign(&self, set: &str) -> Vec<Kind> {
+        let foreign = self.foreign();
+        let kinds = foreign.iter().filter(|(whose, _)| whose == set);
+        kinds.map(|(_, kind)| *kind).collect()
+    }
+
+    /// Marks whether somebody else's object has the name of a child.
+    pub(super) fn note_foreign(&self, set: &str, kind: Kind, is_foreign: bool) {
+        let mark = (set.to_owned(), kind);
+        match is_foreign {
+            true => self.foreign().insert(mark),
+            false => self.foreign().remove(&mark),
+        };
     }
 
     /// The set is gone.
     pub(super) fn forget(&self, uid: &str) {
         self.common.memories.forget(uid);
         self.servers.forget(uid);
-        self.foreign().remove(uid);
+        self.foreign().retain(|(whose, _)| whose != uid);
     }
 }
 

@@ -10,6 +10,7 @@ use plan::sampleset::{self, Settings};
 mod apply;
 mod context;
 mod observe;
+mod target;
 
 use context::{Context, Stores};
 

@@ -15,18 +15,15 @@ use kube::runtime::reflector::{ObjectRef, Store};
 use kube::{Api, Resource, ResourceExt};
 use plan::names;
 use plan::sampleset::{
-    self, Child, Kind, RuntimePod, Seen, ServiceView, StatefulSetView, VolumeView,
+    self, Child, Kind, RuntimePod, Seen, ServiceView, StatefulSetView, VolumeView, volume,
 };
 use serde::de::DeserializeOwned;
 
 use super::context::Context;
-use crate::cache::Owner;
+use super::target::Target;
 use crate::error::code;
 use crate::stores::StoredSampleJob;
-use crate::{Error, identity, nodes, pods, runtime};
-
-/// The driver that mounts the volumes.
-const CSI_DRIVER: &str = "csi.juicefs.com";
+use crate::{Error, nodes, pods, runtime};
 
 /// What the watches show, and what has to be asked for.
 pub(super) async fn observe(
@@ -34,41 +31,31 @@ pub(super) async fn observe(
     set: &SampleSet,
     now: Timestamp,
 ) -> Result<Seen, Error> {
-    let looks = Looks {
-        context,
-        set,
-        namespace: identity(&set.metadata.namespace),
-        name: identity(&set.metadata.name),
-        uid: identity(&set.metadata.uid),
-    };
+    let on = Target::new(context, set);
     let is_going = set.metadata.deletion_timestamp.is_some();
-    let mut seen = looks.children();
-    looks.pods(&mut seen, now).await?;
-    looks.servers(&mut seen).await?;
+    // No watch tells when somebody else's object goes.
+    for kind in context.all_foreign(on.uid) {
+        on.whose(kind).await?;
+    }
+    let mut seen = on.children();
+    on.pods(&mut seen, now).await?;
+    on.servers(&mut seen).await?;
     let status = set.status.as_ref();
     let is_made = status.is_some_and(|status| status.volume.is_some());
-    seen.has_csi_driver = is_made || looks.has_csi_driver().await?;
+    seen.has_csi_driver = is_made || on.has_csi_driver().await?;
     if is_going {
-        seen.everything_goes = looks.everything_goes().await?;
-        seen.jobs = looks.users().await?;
+        seen.everything_goes = on.everything_goes().await?;
+        seen.jobs = on.users().await?;
     }
-    seen.owner_is_gone = looks.owner_is_gone().await?;
+    seen.owner_is_gone = on.owner_is_gone().await?;
     let needed = sampleset::secrets_needed(set, &seen, &context.settings, now);
     let client = &context.common.client;
     (seen.volume_secret, seen.source_secret) =
-        runtime::secrets(client, looks.namespace, needed).await?;
+        runtime::secrets(client, on.namespace, needed).await?;
     Ok(seen)
 }
 
-struct Looks<'a> {
-    context: &'a Context,
-    set: &'a SampleSet,
-    namespace: &'a str,
-    name: &'a str,
-    uid: &'a str,
-}
-
-impl Looks<'_> {
+impl Target<'_> {
     fn children(&self) -> Seen {
         let stores = &self.context.stores;
         let applied = |meta: &ObjectMeta| annotation(meta, labels::APPLIED);
@@ -125,13 +112,12 @@ impl Looks<'_> {
     where
         K: Resource<DynamicType = ()> + Clone,
     {
-        let name = kind.name(self.namespace, self.name);
-        let mut reference = ObjectRef::new(&name);
+        let mut reference = ObjectRef::new(&self.name_of(kind));
         if kind != Kind::PersistentVolume {
             reference = reference.within(self.namespace);
         }
         match store.get(&reference) {
-            Some(child) if is_ours(child.meta(), self.uid) => Child::Ours(view(&child)),
+            Some(child) if self.owns(child.meta()) => Child::Ours(view(&child)),
             Some(_) => Child::Foreign,
             None if self.context.is_foreign(self.uid, kind) => Child::Foreign,
             None => Child::Missing,
@@ -177,7 +163,7 @@ impl Looks<'_> {
     /// Whoever may not ask is not told that it is missing.
     async fn has_csi_driver(&self) -> Result<bool, Error> {
         let drivers: Api<CSIDriver> = Api::all(self.context.common.client.clone());
-        match drivers.get_metadata_opt(CSI_DRIVER).await {
+        match drivers.get_metadata_opt(volume::CSI_DRIVER).await {
             Err(error) if code(&error) == Some(403) => Ok(true),
             found => Ok(found.map_err(Error::Observe)?.is_some()),
         }
@@ -224,16 +210,6 @@ impl Looks<'_> {
         let mut jobs = jobs.map_err(Error::Observe)?.items.into_iter();
         Ok(!jobs.any(|job| job.metadata.uid.as_ref() == Some(&lock.owner)))
     }
-}
-
-/// Whether a child is the set's: cluster-wide ones carry its uid in a label.
-pub(super) fn is_ours(meta: &ObjectMeta, uid: &str) -> bool {
-    let owner = Owner::of(meta, "SampleSet");
-    let label = meta
-        .labels
-        .as_ref()
-        .and_then(|all| all.get(labels::SET_UID));
-    owner.is_some_and(|owner| owner.uid == uid) || label.is_some_and(|label| label == uid)
 }
 
 fn annotation(meta: &ObjectMeta, key: &str) -> Option<String> {
