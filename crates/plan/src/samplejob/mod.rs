@@ -152,21 +152,13 @@ pub fn plan(job: &SampleJob, seen: &Seen, settings: &Settings, now: Timestamp) -
 
 /// How soon the new status has to be written.
 pub fn urgency(old: Option<&SampleJobStatus>, new: &SampleJobStatus) -> Urgency {
-    let none = SampleJobStatus::default();
-    let old = old.unwrap_or(&none);
-    // How far it is, in figures and words.
+    // All but how far it is, in figures and words.
     let essence = |status: &SampleJobStatus| SampleJobStatus {
         progress: None,
         message: None,
         ..status.clone()
     };
-    if old == new {
-        Urgency::Never
-    } else if essence(old) == essence(new) {
-        Urgency::Eventually
-    } else {
-        Urgency::Now
-    }
+    Urgency::by(essence, old, new)
 }
 
 /// What the conditions are about.

@@ -62,15 +62,7 @@ pub fn refuse(
 
 /// How soon the new status has to be written.
 pub fn urgency(old: Option<&SampleSetStatus>, new: &SampleSetStatus) -> Urgency {
-    let none = SampleSetStatus::default();
-    let old = old.unwrap_or(&none);
-    if old == new {
-        Urgency::Never
-    } else if essence(old) == essence(new) {
-        Urgency::Eventually
-    } else {
-        Urgency::Now
-    }
+    Urgency::by(essence, old, new)
 }
 
 /// A status without figures and wording.
