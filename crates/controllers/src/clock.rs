@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
+use kube::runtime::controller::Action;
 
 /// The clock of the machine, which tests may put forward.
 #[derive(Clone, Debug, Default)]
@@ -35,4 +36,10 @@ impl Clock {
 pub(crate) fn until(at: Timestamp, now: Timestamp) -> Duration {
     let wait = Duration::try_from(at.duration_since(now)).unwrap_or_default();
     wait + Duration::from_millis(100)
+}
+
+/// Looks again after the shortest of these times, if there is any.
+pub(crate) fn wake(times: impl IntoIterator<Item = Option<Duration>>) -> Action {
+    let soonest = times.into_iter().flatten().min();
+    soonest.map_or_else(Action::await_change, Action::requeue)
 }

@@ -5,7 +5,8 @@ use std::fmt::Debug;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use futures::StreamExt;
+use futures::{FutureExt, StreamExt};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::runtime::controller::{Action, Config, Controller};
 use kube::runtime::reflector::store::Writer;
 use kube::runtime::reflector::{self, ObjectRef, Store};
@@ -15,7 +16,8 @@ use serde::de::DeserializeOwned;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio_stream::wrappers::UnboundedReceiverStream;
 
-use crate::memory::Memories;
+use crate::common::Common;
+use crate::runtime::Tell;
 use crate::stores::interrupted;
 use crate::{Clock, Error, Metrics, identity};
 
@@ -36,16 +38,11 @@ pub struct Options<Settings> {
 pub(crate) trait Passes: Send + Sync + 'static {
     /// What it works on.
     type Object: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug + Send + Sync;
-    /// The name of the controller in metrics and events.
-    const NAME: &'static str;
     /// How many objects are worked on at once.
     const CONCURRENCY: u16;
 
-    /// Its figures.
-    fn metrics(&self) -> &Metrics;
-
-    /// What it remembers of each object.
-    fn memories(&self) -> &Memories;
+    /// What every controller has.
+    fn common(&self) -> &Common;
 
     /// Hears of a change of an object, before it is worked on.
     fn note(&self, event: &watcher::Event<Self::Object>);
@@ -54,12 +51,34 @@ pub(crate) trait Passes: Send + Sync + 'static {
     fn pass(&self, object: &Self::Object) -> impl Future<Output = Result<Action, Error>> + Send;
 }
 
+/// Makes objects be looked at.
+#[derive(Clone)]
+pub(crate) struct Concerned<K: Resource<DynamicType = ()>>(UnboundedSender<ObjectRef<K>>);
+
+impl<K: Resource<DynamicType = ()> + 'static> Concerned<K> {
+    /// Makes an object be looked at.
+    pub(crate) fn look_at(&self, object: ObjectRef<K>) {
+        // Nobody listens any more when the process shuts down.
+        let _ = self.0.send(object);
+    }
+
+    /// Makes the object be looked at when somebody has something to tell of it.
+    pub(crate) fn tell(&self, meta: &ObjectMeta) -> Tell
+    where
+        K: Clone,
+    {
+        let concerned = self.clone();
+        let object = ObjectRef::new(identity(&meta.name)).within(identity(&meta.namespace));
+        Arc::new(move || concerned.look_at(object.clone()))
+    }
+}
+
 /// The objects of a controller, as a watch shows them, and who is to be looked at.
 pub(crate) struct Objects<K: Resource<DynamicType = ()> + Clone + 'static> {
     /// What the watch shows.
     pub(crate) store: Store<K>,
     /// Makes an object be looked at.
-    pub(crate) concerned: UnboundedSender<ObjectRef<K>>,
+    pub(crate) concerned: Concerned<K>,
     writer: Writer<K>,
     changed: UnboundedReceiver<ObjectRef<K>>,
 }
@@ -71,7 +90,7 @@ impl<K: Resource<DynamicType = ()> + Clone + 'static> Objects<K> {
         let (concerned, changed) = unbounded_channel();
         Objects {
             store,
-            concerned,
+            concerned: Concerned(concerned),
             writer,
             changed,
         }
@@ -79,14 +98,21 @@ impl<K: Resource<DynamicType = ()> + Clone + 'static> Objects<K> {
 }
 
 /// Takes passes until `shutdown`, then lets those end that run. `ready` is called when
-/// all objects are listed and work begins.
+/// all objects are listed and work begins. Nothing is decided before every cache is
+/// `filled`: what is not in an empty cache is not lost.
 pub(crate) async fn drive<P: Passes>(
     api: Api<P::Object>,
     objects: Objects<P::Object>,
     passes: Arc<P>,
+    filled: impl Future<Output = ()>,
     ready: impl FnOnce(),
-    shutdown: impl Future<Output = ()> + Clone + Send + Sync + 'static,
+    shutdown: impl Future<Output = ()> + Send + Sync + 'static,
 ) {
+    let shutdown = shutdown.shared();
+    tokio::select! {
+        () = filled => {}
+        () = shutdown.clone() => return,
+    }
     let noting = Arc::clone(&passes);
     let stream = watcher(api, watcher::Config::default())
         .default_backoff()
@@ -121,13 +147,14 @@ pub(crate) async fn drive<P: Passes>(
 async fn timed<P: Passes>(object: Arc<P::Object>, passes: Arc<P>) -> Result<Action, Error> {
     let meta = object.meta();
     let (uid, version) = (identity(&meta.uid), identity(&meta.resource_version));
-    if passes.memories().is_superseded(uid, version) {
+    if passes.common().memories.is_superseded(uid, version) {
         return Ok(Action::await_change());
     }
     let start = Instant::now();
     let result = passes.pass(&object).await;
     let outcome = result.as_ref().map_or_else(Error::category, |_| "ok");
-    passes.metrics().count(P::NAME, outcome, start.elapsed());
+    let common = passes.common();
+    common.metrics.count(common.name, outcome, start.elapsed());
     result
 }
 
@@ -140,5 +167,5 @@ fn back_off<P: Passes>(object: Arc<P::Object>, error: &Error, passes: Arc<P>) ->
     let (namespace, name) = (identity(&meta.namespace), identity(&meta.name));
     let kind = P::Object::kind(&()).to_lowercase();
     tracing::warn!(namespace, name, %error, "{kind} {namespace}/{name}: the pass failed and is repeated");
-    Action::requeue(passes.memories().back_off(identity(&meta.uid)))
+    Action::requeue(passes.common().memories.back_off(identity(&meta.uid)))
 }

@@ -1,6 +1,8 @@
 //! What can go wrong in a pass, by stage. What the user got wrong is not here:
 //! that is a condition.
 
+use std::borrow::Cow;
+
 /// A pass did not get through; it is repeated.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -13,12 +15,12 @@ pub enum Error {
         /// What was tried.
         action: &'static str,
         /// The kind of the child.
-        kind: &'static str,
+        kind: Cow<'static, str>,
         /// Its name.
         name: String,
         /// Why it failed.
         #[source]
-        source: kube::Error,
+        source: Box<kube::Error>,
     },
     /// No keys could be made for the runtime servers.
     #[error("no keys for the runtime servers: {0}")]
@@ -43,9 +45,8 @@ impl Error {
     /// Somebody else wrote meanwhile.
     pub fn is_conflict(&self) -> bool {
         match self {
-            Error::Observe(error) | Error::Apply { source: error, .. } | Error::Publish(error) => {
-                code(error) == Some(409)
-            }
+            Error::Observe(error) | Error::Publish(error) => code(error) == Some(409),
+            Error::Apply { source, .. } => code(source) == Some(409),
             Error::Keys(_) => false,
         }
     }

@@ -5,6 +5,7 @@
 
 mod cache;
 mod clock;
+mod common;
 mod drive;
 mod error;
 mod events;
@@ -19,6 +20,7 @@ pub mod samplejob;
 pub mod sampleset;
 mod status;
 mod stores;
+mod writes;
 
 use k8s_openapi::NamespaceResourceScope;
 use kube::{Api, Client, Resource};

@@ -5,24 +5,40 @@ use std::collections::{HashMap, HashSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use plan::paddlejob::Urgency;
+use plan::Urgency;
 
-/// Counts alone are written at most so often.
-const COUNTS_EVERY: Duration = Duration::from_secs(5);
+/// How often statuses are written that can wait.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Pace {
+    /// That of one object, at most.
+    every: Duration,
+    /// Those of all objects together, at most.
+    turn_every: Duration,
+}
+
+/// Counts of pods: of a thousand jobs that start at once most run before their turn
+/// comes.
+pub(crate) const COUNTS: Pace = Pace {
+    every: Duration::from_secs(5),
+    turn_every: Duration::from_millis(200),
+};
+/// Figures of data, which people look at. There are few sets.
+pub(crate) const FIGURES: Pace = Pace {
+    every: Duration::from_secs(1),
+    turn_every: Duration::ZERO,
+};
 /// A step that the next one may overtake is written after so long.
 const STEP_AFTER: Duration = Duration::from_millis(500);
-/// What can wait is written so often, of all jobs together: of a thousand jobs
-/// that start at once most run before their turn comes.
-const TURN_EVERY: Duration = Duration::from_millis(200);
 /// The first pause after something went wrong, and the longest.
 const BACKOFF: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(300));
 
 /// What is remembered of all jobs, by their uids.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Memories(Mutex<Inner>);
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Inner {
+    pace: Pace,
     jobs: HashMap<String, Memory>,
     /// When a status that can wait was last written.
     last_turn: Option<Instant>,
@@ -46,6 +62,15 @@ struct Memory {
 }
 
 impl Memories {
+    /// Nothing yet.
+    pub(crate) fn new(pace: Pace) -> Memories {
+        Memories(Mutex::new(Inner {
+            pace,
+            jobs: HashMap::new(),
+            last_turn: None,
+        }))
+    }
+
     fn lock(&self) -> MutexGuard<'_, Inner> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -80,8 +105,8 @@ impl Memories {
             }
             Urgency::Soon => *inner.job(uid).step.get_or_insert(now) + STEP_AFTER,
             Urgency::Eventually => {
-                let written = inner.job(uid).written;
-                written.map_or(now, |written| written + COUNTS_EVERY)
+                let (written, every) = (inner.job(uid).written, inner.pace.every);
+                written.map_or(now, |written| written + every)
             }
         };
         if due > now {
@@ -90,11 +115,13 @@ impl Memories {
         inner.turn(uid, now)
     }
 
-    /// How long until `period` has passed since the status was last written;
-    /// `None`: it has.
-    pub(crate) fn rest(&self, uid: &str, period: Duration) -> Option<Duration> {
-        let written = self.lock().jobs.get(uid)?.written?;
-        period.checked_sub(written.elapsed())
+    /// How long to wait before what was refused is tried again; `None`: nothing was.
+    pub(crate) fn judge(&self, uid: &str, is_refused: bool) -> Option<Duration> {
+        if is_refused {
+            return Some(self.back_off(uid));
+        }
+        self.reset_back_off(uid);
+        None
     }
 
     /// How long to wait after a failure; each in a row waits twice as long. Passes
@@ -145,14 +172,15 @@ impl Inner {
         let ahead = queued.filter(|other| *other < since).count();
         let turns = u32::try_from(ahead + 1).unwrap_or(u32::MAX);
         let wait = self.last_turn.map_or(Duration::ZERO, |last| {
-            (TURN_EVERY.saturating_mul(turns)).saturating_sub(now.duration_since(last))
+            let turn = self.pace.turn_every.saturating_mul(turns);
+            turn.saturating_sub(now.duration_since(last))
         });
         if wait.is_zero() {
             self.last_turn = Some(now);
             return None;
         }
         // Most of those ahead leave before it is their turn.
-        Some(wait.min(COUNTS_EVERY))
+        Some(wait.min(self.pace.every))
     }
 }
 
@@ -167,25 +195,36 @@ mod tests {
 
     #[test]
     fn who_leaves_the_queue_holds_up_nobody() {
-        let memories = Memories::default();
+        let memories = Memories::new(COUNTS);
         assert_eq!(turn(&memories, "first"), None);
         memories.note_written("first", "1", Some("2"));
         for job in 0..20 {
             let wait = turn(&memories, &job.to_string()).unwrap();
-            assert!(wait <= TURN_EVERY * (job + 1), "{job}: {wait:?}");
+            assert!(wait <= COUNTS.turn_every * (job + 1), "{job}: {wait:?}");
         }
         let last = turn(&memories, "last").unwrap();
-        assert!(last > TURN_EVERY * 10, "{last:?}");
+        assert!(last > COUNTS.turn_every * 10, "{last:?}");
         for job in 0..20 {
             memories.note_written(&job.to_string(), "1", Some("2"));
         }
         let last = turn(&memories, "last").unwrap();
-        assert!(last <= TURN_EVERY, "{last:?}");
+        assert!(last <= COUNTS.turn_every, "{last:?}");
+    }
+
+    #[test]
+    fn figures_wait_a_second_and_for_no_other_set() {
+        let memories = Memories::new(FIGURES);
+        for set in ["a", "b"] {
+            assert_eq!(turn(&memories, set), None);
+            memories.note_written(set, "1", Some("2"));
+            assert!(turn(&memories, set).unwrap() <= FIGURES.every);
+            assert_eq!(memories.wait(set, Urgency::Now), None);
+        }
     }
 
     #[test]
     fn only_passes_that_were_waited_for_prolong_the_wait() {
-        let memories = Memories::default();
+        let memories = Memories::new(COUNTS);
         let first = memories.back_off("a");
         assert_eq!(first, BACKOFF.0);
         for _ in 0..10 {

@@ -53,11 +53,6 @@ fn view(pod: &Pod, prefix: &str) -> Option<RuntimePod> {
     })
 }
 
-/// Whether a pod has a node, and still nothing of it runs.
-pub(crate) fn is_stuck(pod: &RuntimePod) -> bool {
-    pod.node.is_some() && !pod.is_ready && pod.deleted_at.is_none()
-}
-
 /// What the kubelet last complained of: that a volume can't be mounted is told by
 /// events alone.
 pub(crate) async fn complaint(

@@ -12,7 +12,6 @@ use serde::Serialize;
 use serde_json::json;
 
 use crate::error::code;
-use crate::memory::Memories;
 use crate::{Error, identity};
 
 /// Asks for an object without its spec and status.
@@ -20,13 +19,12 @@ const METADATA_ONLY: &str = "application/json;as=PartialObjectMetadata;g=meta.k8
 
 /// Replaces the whole status. Of an object that is put there the API server takes
 /// the status alone, so nothing else is sent; a patch, or an answer with the whole
-/// object, would cost it more.
+/// object, would cost it more. `None`: it was not written, and need not be tried again.
 pub(crate) async fn replace<K>(
     client: &Client,
-    memories: &Memories,
     meta: &ObjectMeta,
     status: &impl Serialize,
-) -> Result<(), Error>
+) -> Result<Option<ObjectMeta>, Error>
 where
     K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + 'static,
 {
@@ -54,11 +52,7 @@ where
     let accept = HeaderValue::from_static(METADATA_ONLY);
     request.headers_mut().insert(ACCEPT, accept);
     match client.request::<PartialObjectMeta<K>>(request).await {
-        Ok(new) => memories.note_written(
-            identity(&meta.uid),
-            version,
-            new.metadata.resource_version.as_deref(),
-        ),
+        Ok(new) => return Ok(Some(new.metadata)),
         // Deleted meanwhile: there is nobody to tell.
         Err(error) if code(&error) == Some(404) => {}
         // An API server without ratcheting lets nothing of an object be
@@ -69,5 +63,5 @@ where
         }
         Err(error) => return Err(Error::Publish(error)),
     }
-    Ok(())
+    Ok(None)
 }

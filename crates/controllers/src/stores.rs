@@ -4,12 +4,30 @@
 use std::fmt::Debug;
 use std::hash::Hash;
 
+use api::{SampleJob, SampleSet};
 use futures::StreamExt;
+use kube::core::DeserializeGuard;
 use kube::runtime::reflector::{self, Store};
 use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Api, Resource};
 use serde::de::DeserializeOwned;
 use tokio::task::JoinSet;
+
+/// One bad object must not stop the watch that carries the others.
+pub(crate) type StoredSet = DeserializeGuard<SampleSet>;
+pub(crate) type StoredSampleJob = DeserializeGuard<SampleJob>;
+
+/// The object, unless it can't be read.
+pub(crate) fn readable<K: Resource<DynamicType = ()>>(stored: &DeserializeGuard<K>) -> Option<&K> {
+    match &stored.0 {
+        Ok(object) => Some(object),
+        Err(invalid) => {
+            let (namespace, name) = (&invalid.metadata.namespace, &invalid.metadata.name);
+            tracing::warn!(?namespace, ?name, error = %invalid, "a {} can't be read", K::kind(&()));
+            None
+        }
+    }
+}
 
 /// What a watch has to tell.
 pub(crate) enum News<'a, K> {

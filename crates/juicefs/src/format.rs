@@ -4,25 +4,25 @@ use std::io;
 use std::process::Stdio;
 use std::time::Duration;
 
-use tokio::net::TcpStream;
 use tokio::time::timeout;
 
+use crate::address::Silent;
 use crate::command::reason;
 use crate::{Juicefs, Volume};
 
 /// A storage that refuses its keys is tried four times, in 12 s.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// A server that does not answer by then is not there. JuiceFS itself waits for 72 s.
-const PATIENCE_WITH_SERVERS: Duration = Duration::from_secs(3);
 
 /// Why a volume can't be made. No message holds a key.
 #[derive(Debug, thiserror::Error)]
 pub enum FormatError {
     /// A server does not answer.
-    #[error("{key} of the secret: no Redis answers at {server}: {why}")]
+    #[error("{key} of the secret: no {what} answers at {server}: {why}")]
     Unreachable {
         /// What of the Secret names it.
         key: &'static str,
+        /// What should answer.
+        what: &'static str,
         /// Its address.
         server: String,
         /// What happened.
@@ -62,28 +62,24 @@ impl Juicefs {
             true => Ok(()),
             false => {
                 let said = reason(&String::from_utf8_lossy(&done.stderr));
-                Err(FormatError::Refused(explain(&volume.redact(&said))))
+                Err(FormatError::Refused(explain(
+                    &volume.redactor().redact(&said),
+                )))
             }
         }
     }
 }
 
-/// Asks for the servers of Redis.
+/// Asks for the servers.
 async fn probe(volume: &Volume) -> Result<(), FormatError> {
-    for (key, server) in volume.servers() {
-        let unreachable = |why: String| FormatError::Unreachable {
+    for (key, address) in volume.servers() {
+        let unreachable = |Silent { what, at, why }| FormatError::Unreachable {
             key,
-            server: server.clone(),
+            what,
+            server: at,
             why,
         };
-        match timeout(PATIENCE_WITH_SERVERS, TcpStream::connect(&server)).await {
-            Ok(Ok(_)) => {}
-            Ok(Err(error)) => return Err(unreachable(error.to_string())),
-            Err(_) => {
-                let waited = PATIENCE_WITH_SERVERS.as_secs();
-                return Err(unreachable(format!("no answer after {waited} s")));
-            }
-        }
+        address.connect().await.map_err(unreachable)?;
     }
     Ok(())
 }

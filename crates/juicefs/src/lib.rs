@@ -6,13 +6,13 @@
 //! - A command that nobody waits for any more is killed.
 //! - An exit code alone is no proof: several commands say 0 and have done nothing.
 
+mod address;
 mod cached;
 mod command;
 mod error;
 mod format;
 mod info;
 mod log;
-mod metadata;
 mod mount;
 mod mount_point;
 mod redact;
@@ -25,7 +25,6 @@ pub use command::{Juicefs, Missing};
 pub use error::Error;
 pub use format::FormatError;
 pub use info::Info;
-pub use metadata::Metadata;
 pub use mount::{BadOption, Mount, MountError, MountOptions};
 pub use mount_point::{Config, MountPoint, Reads, Stats};
 pub use redact::Redactor;

@@ -163,7 +163,8 @@ impl Mount<'_> {
     /// Why it is not there, from what it said.
     fn reason(&self) -> String {
         let said = fs::read(self.log).unwrap_or_default();
-        self.volume.redact(&reason(&String::from_utf8_lossy(&said)))
+        let said = reason(&String::from_utf8_lossy(&said));
+        self.volume.redactor().redact(&said)
     }
 
     /// The root of every volume has the first inode.

@@ -4,7 +4,7 @@ use std::fmt;
 
 use cache_api::Credentials;
 
-use crate::Metadata;
+use crate::address::Address;
 
 const HIDDEN: &str = "***";
 
@@ -28,7 +28,7 @@ impl Redactor {
 
     /// One who knows the keys of a sync.
     pub fn of(credentials: &Credentials) -> Redactor {
-        let metadata = Metadata::parse(&credentials.metaurl);
+        let metadata = Address::parse(&credentials.metaurl);
         let keys = [&credentials.access_key, &credentials.secret_key];
         let keys = keys.into_iter().flatten().chain(&metadata.password);
         let values = keys.chain(credentials.environment.values());
@@ -172,5 +172,10 @@ mod tests {
         };
         let redactor = Redactor::of(&credentials);
         assert_eq!(redactor.redact("AK SK p@w p%40w EV"), "*** *** *** *** ***");
+        let redactor = Redactor::of(&Credentials {
+            metaurl: "postgres://u@h/db?password=PW".to_owned(),
+            ..Credentials::default()
+        });
+        assert_eq!(redactor.redact("password=PW"), "password=***");
     }
 }

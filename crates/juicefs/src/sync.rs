@@ -12,8 +12,9 @@ use tokio::net::TcpStream;
 use tokio::process::Command;
 use tokio::sync::watch;
 
+use crate::address::Address;
 use crate::command::option;
-use crate::{Error, Juicefs, Metadata, Redactor, Source};
+use crate::{Error, Juicefs, Redactor, Source};
 
 /// By this name the volume is known to one command; its metaurl is in the
 /// variable of that name.
@@ -72,7 +73,7 @@ impl Juicefs {
         progress: impl FnMut(Figures),
     ) -> Result<Synced, Error> {
         let source = Source::parse(&order.source)?;
-        let metadata = Metadata::parse(&credentials.metaurl);
+        let metadata = Address::parse(&credentials.metaurl);
         metadata.probe().await?;
         let redactor = Redactor::of(credentials);
         let what = format!("sync of {}", redactor.redact(source.uri()));
@@ -133,7 +134,7 @@ impl Juicefs {
         order: &Sync,
         source: &Source,
         destination: &Path,
-        metadata: &Metadata,
+        metadata: &Address,
         credentials: &Credentials,
     ) -> Command {
         let mut command = self.subcommand("sync");
@@ -342,7 +343,7 @@ mod tests {
             ..Sync::default()
         };
         let source = Source::parse(&order.source).unwrap();
-        let metadata = Metadata::parse(&credentials.metaurl);
+        let metadata = Address::parse(&credentials.metaurl);
         let command = Juicefs::new("juicefs").sync_command(
             &order,
             &source,
@@ -380,7 +381,7 @@ mod tests {
             ("AWS_SECRET_ACCESS_KEY", "SK-2"),
             ("META_PASSWORD", "PW-3"),
             ("T", "T-4"),
-            ("volume", "redis://h/0"),
+            ("volume", "redis://@h/0"),
         ];
         assert_eq!(
             environment,

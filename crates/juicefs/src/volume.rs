@@ -5,24 +5,16 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use percent_encoding::percent_decode_str;
-
-/// What stands in place of a key.
-const HIDDEN: &str = "****";
-
-/// Metadata that is a file: an `@` in its address is part of a path.
-const FILES: [&str; 2] = ["sqlite3", "badger"];
+use crate::Redactor;
+use crate::address::Address;
 
 /// A volume. Its keys are shown to nobody, and `Debug` does not either.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Volume {
     name: String,
     storage: String,
-    /// Without a password.
-    bucket: String,
-    /// Without a password.
-    metaurl: String,
-    password: Option<String>,
+    bucket: Address,
+    metaurl: Address,
     access_key: Option<String>,
     secret_key: Option<String>,
 }
@@ -65,7 +57,7 @@ impl Volume {
         if !is_name(&name) {
             return Err(BadSecret::Name(name));
         }
-        let bucket = split(&required("bucket")?);
+        let bucket = Address::parse(&required("bucket")?);
         let metaurl = required("metaurl")?;
         // Also so that nothing of a Secret can be taken for an option.
         if !metaurl
@@ -74,16 +66,14 @@ impl Volume {
         {
             return Err(BadSecret::Metaurl);
         }
-        let metaurl = split(&metaurl);
+        let user = bucket.user.clone().filter(|_| bucket.password.is_some());
         Ok(Volume {
             name,
             storage: required("storage")?,
-            access_key: optional("access-key")?
-                .or(bucket.user.filter(|_| bucket.password.is_some())),
-            secret_key: optional("secret-key")?.or(bucket.password),
-            bucket: bucket.url,
-            metaurl: metaurl.url,
-            password: metaurl.password,
+            access_key: optional("access-key")?.or(user),
+            secret_key: optional("secret-key")?.or_else(|| bucket.password.clone()),
+            bucket,
+            metaurl: Address::parse(&metaurl),
         })
     }
 
@@ -99,19 +89,19 @@ impl Volume {
 
     /// Where its blocks are, without a password.
     pub fn bucket(&self) -> &str {
-        &self.bucket
+        &self.bucket.url
     }
 
     /// Where its metadata is, without a password.
     pub fn metaurl(&self) -> &str {
-        &self.metaurl
+        &self.metaurl.url
     }
 
     /// The keys, for the environment of one process: `format` reads all of them, every
     /// other command META_PASSWORD.
     pub fn keys(&self) -> impl Iterator<Item = (&'static str, &str)> {
         let keys = [
-            ("META_PASSWORD", &self.password),
+            ("META_PASSWORD", &self.metaurl.password),
             ("ACCESS_KEY", &self.access_key),
             ("SECRET_KEY", &self.secret_key),
         ];
@@ -122,9 +112,10 @@ impl Volume {
     /// The directories of this machine that it lies in: of sqlite metadata, and of file
     /// storage.
     pub fn directories(&self) -> Vec<PathBuf> {
-        let metadata = self.metaurl.strip_prefix("sqlite3://");
+        let metadata = self.metaurl.url.strip_prefix("sqlite3://");
         let metadata = metadata.and_then(|file| Path::new(file).parent());
-        let bucket = self.bucket.strip_prefix("file://").unwrap_or(&self.bucket);
+        let bucket = &self.bucket.url;
+        let bucket = bucket.strip_prefix("file://").unwrap_or(bucket);
         let blocks = (self.storage == "file").then(|| Path::new(bucket));
         metadata
             .into_iter()
@@ -133,24 +124,22 @@ impl Volume {
             .collect()
     }
 
-    /// A text without the keys.
-    pub fn redact(&self, text: &str) -> String {
-        self.keys()
-            .fold(text.to_owned(), |text, (_, key)| text.replace(key, HIDDEN))
+    /// Takes the keys out of texts.
+    pub(crate) fn redactor(&self) -> Redactor {
+        Redactor::new(self.keys().map(|(_, key)| key))
     }
 
-    /// The servers of Redis that it needs, each with the key of the Secret that names it.
-    pub(crate) fn servers(&self) -> Vec<(&'static str, String)> {
-        let metadata = server(&self.metaurl).map(|server| ("metaurl", server));
-        let bucket = server(&self.bucket).filter(|_| self.storage == "redis");
-        let bucket = bucket.map(|server| ("bucket", server));
-        metadata.into_iter().chain(bucket).collect()
+    /// The addresses of servers that it needs, each with the key of the Secret that
+    /// names it.
+    pub(crate) fn servers(&self) -> impl Iterator<Item = (&'static str, &Address)> {
+        let bucket = (self.storage == "redis").then_some(("bucket", &self.bucket));
+        std::iter::once(("metaurl", &self.metaurl)).chain(bucket)
     }
 }
 
 impl fmt::Debug for Volume {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Volume({:?} at {:?})", self.name, self.metaurl)
+        write!(f, "Volume({:?} at {:?})", self.name, self.metaurl.url)
     }
 }
 
@@ -162,64 +151,6 @@ fn is_name(name: &str) -> bool {
 
 fn is_scheme(scheme: &str) -> bool {
     !scheme.is_empty() && scheme.chars().all(|c| c.is_ascii_alphanumeric())
-}
-
-/// A URL without its password.
-struct Split {
-    url: String,
-    user: Option<String>,
-    password: Option<String>,
-}
-
-fn split(url: &str) -> Split {
-    let whole = || Split {
-        url: url.to_owned(),
-        user: None,
-        password: None,
-    };
-    let Some((scheme, rest)) = url.split_once("://") else {
-        return whole();
-    };
-    let end = rest.find('?').unwrap_or(rest.len());
-    // Passwords of MySQL may hold an @ themselves.
-    let at = rest.get(..end).and_then(|rest| rest.rfind('@'));
-    let Some((owner, place)) = at.filter(|_| !FILES.contains(&scheme)).and_then(|at| {
-        let (owner, place) = rest.split_at_checked(at)?;
-        Some((owner, place.strip_prefix('@')?))
-    }) else {
-        return whole();
-    };
-    let (user, password) = match owner.split_once(':') {
-        Some((user, password)) => (user, Some(password)),
-        None => (owner, None),
-    };
-    let decoded = |text: &str| percent_decode_str(text).decode_utf8_lossy().into_owned();
-    Split {
-        // JuiceFS puts META_PASSWORD before the @.
-        url: format!("{scheme}://{user}@{place}"),
-        user: Some(decoded(user)).filter(|user| !user.is_empty()),
-        password: password
-            .map(decoded)
-            .filter(|password| !password.is_empty()),
-    }
-}
-
-/// The host and port of a URL of Redis that names one.
-fn server(url: &str) -> Option<String> {
-    let (scheme, rest) = url.split_once("://")?;
-    let authority = rest.split(['/', '?']).next()?;
-    let host = authority.rsplit('@').next()?;
-    // Sentinels and clusters have several, of which one that answers is enough.
-    if !["redis", "rediss"].contains(&scheme) || host.is_empty() || host.contains(',') {
-        return None;
-    }
-    let has_port = host
-        .rsplit_once(':')
-        .is_some_and(|(_, port)| port.parse::<u16>().is_ok());
-    Some(match has_port {
-        true => host.to_owned(),
-        false => format!("{host}:6379"),
-    })
 }
 
 #[cfg(test)]
@@ -269,11 +200,12 @@ mod tests {
             ("SECRET_KEY", "S-1"),
         ];
         assert_eq!(keys, wanted);
-        assert_eq!(found.redact("p@ss of S-1"), "**** of ****");
+        let redactor = found.redactor();
+        assert_eq!(redactor.redact("p@ss, p%40ss of S-1"), "***, *** of ***");
         let shown = format!("{found:?}");
         assert!(!shown.contains("p@ss") && !shown.contains("S-1"), "{shown}");
-        let servers = [("metaurl", "h:7000".into()), ("bucket", "h:6379".into())];
-        assert_eq!(found.servers(), servers);
+        let servers: Vec<_> = found.servers().map(|(key, _)| key).collect();
+        assert_eq!(servers, ["metaurl", "bucket"]);
     }
 
     #[test]
@@ -286,7 +218,6 @@ mod tests {
         let found = found.unwrap();
         assert_eq!(found.metaurl(), "sqlite3:///data/a:b@c.db");
         assert!(found.keys().any(|key| key == ("SECRET_KEY", "new")));
-        assert_eq!(found.servers(), [("bucket", "h:6379".into())]);
     }
 
     #[test]

@@ -11,5 +11,7 @@ pub mod operation;
 pub mod paddlejob;
 pub mod samplejob;
 pub mod sampleset;
+mod urgency;
 
 pub use event::Event;
+pub use urgency::Urgency;

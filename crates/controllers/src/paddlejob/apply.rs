@@ -8,7 +8,7 @@ use api::{PaddleJob, labels};
 use futures::{StreamExt, TryStreamExt, stream};
 use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use kube::api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions, PropagationPolicy};
+use kube::api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions};
 use kube::core::Request;
 use kube::{Resource, ResourceExt};
 use plan::paddlejob::{Deletion, Plan, Refusal, STOP_AFTER_SECONDS, Wake};
@@ -18,7 +18,9 @@ use serde_json::{Value, json};
 use super::context::Context;
 use super::wire::{IntoChild, WireConfigMap, WirePod, WireService};
 use crate::cache::{Cache, Child, Owner};
-use crate::error::{code, is_refusal, words};
+use crate::common::Common;
+use crate::error::{code, is_refusal};
+use crate::writes::{self, failed, is_gone, only, refusal};
 use crate::{Error, identity};
 
 /// How many requests of one job are under way at once.
@@ -61,18 +63,16 @@ pub(super) async fn apply(
         job,
         namespace: identity(&job.metadata.namespace),
     };
-    if *removes_finalizer && remove_finalizer(context, &job.metadata).await? {
-        return Ok(Applied {
-            is_over: true,
-            ..Applied::default()
-        });
+    let over = Applied {
+        refusal: None,
+        is_over: true,
+    };
+    if *removes_finalizer && remove_finalizer(&context.common, &job.metadata).await? {
+        return Ok(over);
     }
     if *deletes_job {
         on.delete_job().await?;
-        return Ok(Applied {
-            is_over: true,
-            ..Applied::default()
-        });
+        return Ok(over);
     }
     let services = services_created
         .iter()
@@ -107,33 +107,14 @@ pub(super) async fn apply(
 /// Removes the finalizer of the Go operator; others stay. False when the API
 /// server takes no change of an object whose spec it would refuse today: then it
 /// stays until somebody mends the object.
-pub(super) async fn remove_finalizer(context: &Context, meta: &ObjectMeta) -> Result<bool, Error> {
-    let others = meta
-        .finalizers
-        .iter()
-        .flatten()
-        .filter(|name| *name != labels::GO_FINALIZER);
-    let patch = json!({"metadata": {
-        "resourceVersion": meta.resource_version,
-        "finalizers": others.collect::<Vec<_>>(),
-    }});
-    let (namespace, name) = (identity(&meta.namespace), identity(&meta.name));
-    let patched = context
-        .api::<PaddleJob>(namespace)
-        .patch_metadata(name, &PatchParams::default(), &Patch::Merge(patch))
-        .await;
-    match patched {
-        Ok(new) => {
-            let (uid, old) = (identity(&meta.uid), identity(&meta.resource_version));
-            context
-                .memories
-                .note_written(uid, old, new.metadata.resource_version.as_deref());
-        }
-        Err(source) if is_gone(&source) => {}
-        Err(source) if is_refusal(&source) => return Ok(false),
-        Err(source) => return Err(failed("patch", "PaddleJob", name, source)),
+pub(super) async fn remove_finalizer(common: &Common, meta: &ObjectMeta) -> Result<bool, Error> {
+    let others = meta.finalizers.iter().flatten();
+    let others = others.filter(|name| *name != labels::GO_FINALIZER);
+    let others: Vec<String> = others.cloned().collect();
+    match common.set_finalizers::<PaddleJob>(meta, &others).await {
+        Err(Error::Apply { source, .. }) if is_refusal(&source) => Ok(false),
+        removed => removed.map(|()| true),
     }
-    Ok(true)
 }
 
 /// Does many things at once. Of several refusals it is always the same that is
@@ -162,7 +143,7 @@ impl Target<'_> {
     where
         K: Resource<Scope = NamespaceResourceScope, DynamicType = ()>,
     {
-        self.context.api(self.namespace)
+        self.context.common.api(self.namespace)
     }
 
     fn owns<K: Resource>(&self, object: &K) -> bool {
@@ -180,16 +161,16 @@ impl Target<'_> {
             + DeserializeOwned
             + std::fmt::Debug,
     {
-        let kind = kind::<K>();
+        let kind = K::kind(&());
         let name = object
             .pointer("/metadata/name")
             .and_then(Value::as_str)
             .unwrap_or_default();
-        let fail = |source| failed("create", kind, name, source);
+        let fail = |source| failed("create", kind.clone(), name, source);
         let request = Request::new(K::url_path(&(), Some(self.namespace)))
             .create(&PostParams::default(), object.to_string().into_bytes())
             .map_err(|error| fail(kube::Error::BuildRequest(error)))?;
-        let made: K = match self.context.client.request(request).await {
+        let made: K = match self.context.common.client.request(request).await {
             Ok(made) => made,
             Err(error) if code(&error) == Some(409) => {
                 // It may be gone by now; then the next pass makes it.
@@ -197,37 +178,27 @@ impl Target<'_> {
                     return Err(fail(error));
                 };
                 if !self.owns(&found) {
-                    return Ok(Some(taken(kind, self.namespace, name)));
+                    return Ok(Some(taken(&kind, self.namespace, name)));
                 }
                 self.claim(found, object).await.map_err(fail)?
             }
-            Err(error) => return self.refusal("create", kind, name, error),
+            Err(error) => return self.refusal(Err(fail(error))),
         };
         note(cache, made);
         Ok(None)
     }
 
-    /// What the API server will not do, now or again, is for the user to know.
-    /// Anything else that went wrong is tried again.
-    fn refusal(
-        &self,
-        action: &'static str,
-        kind: &'static str,
-        name: &str,
-        error: kube::Error,
-    ) -> Result<Option<Refusal>, Error> {
-        if !is_refusal(&error) {
-            return Err(failed(action, kind, name, error));
-        }
-        let message = format!(
-            "the API server refuses to {action} {kind} {}/{name}: {}",
-            self.namespace,
-            words(&error),
-        );
-        Ok(Some(Refusal {
+    /// What the API server will not do is for the user to know.
+    fn refusal(&self, written: Result<(), Error>) -> Result<Option<Refusal>, Error> {
+        let namespace = self.namespace;
+        let refused = refusal(written, |action, kind, name, words| {
+            format!("the API server refuses to {action} {kind} {namespace}/{name}: {words}")
+        });
+        let because = |message| Refusal {
             reason: "Refused",
             message,
-        }))
+        };
+        Ok(refused?.map(because))
     }
 
     /// Services of the Go operator have no labels, and would never be seen. The
@@ -283,7 +254,7 @@ impl Target<'_> {
             .await;
         match patched {
             Ok(map) => note(cache, map),
-            Err(error) => return self.refusal("patch", "ConfigMap", name, error),
+            Err(error) => return self.refusal(Err(failed("patch", "ConfigMap", name, error))),
         }
         Ok(None)
     }
@@ -322,7 +293,7 @@ impl Target<'_> {
         {
             Ok(pod) => note(&self.context.pods, pod),
             Err(error) if is_gone(&error) => {}
-            Err(error) => return self.refusal(action, "Pod", name, error),
+            Err(error) => return self.refusal(Err(failed(action, "Pod", name, error))),
         }
         Ok(None)
     }
@@ -342,8 +313,8 @@ impl Target<'_> {
         let params = DeleteParams {
             grace_period_seconds: pod.force.then_some(0),
             preconditions: Some(Preconditions {
-                uid: Some(pod.uid.clone()),
                 resource_version,
+                ..only(&pod.uid)
             }),
             ..DeleteParams::default()
         };
@@ -353,7 +324,7 @@ impl Target<'_> {
                 .into_iter()
                 .for_each(|pod| note(&self.context.pods, pod)),
             Err(error) if is_gone(&error) => {}
-            Err(error) => return self.refusal("delete", "Pod", &pod.name, error),
+            Err(error) => return self.refusal(Err(failed("delete", "Pod", &pod.name, error))),
         }
         Ok(None)
     }
@@ -362,34 +333,15 @@ impl Target<'_> {
         let Some(known) = self.known(&self.context.services, name) else {
             return Ok(None);
         };
-        let params = DeleteParams {
-            preconditions: Some(Preconditions {
-                uid: Some(known.uid.clone()),
-                resource_version: None,
-            }),
-            ..DeleteParams::default()
-        };
-        match self.api::<WireService>().delete(name, &params).await {
-            Err(error) if !is_gone(&error) => self.refusal("delete", "Service", name, error),
-            _ => Ok(None),
-        }
+        let (services, how) = (self.api::<WireService>(), DeleteParams::default());
+        self.refusal(writes::delete(&services, "Service", name, &known.uid, how).await)
     }
 
     async fn delete_job(&self) -> Result<(), Error> {
         let meta = &self.job.metadata;
-        let params = DeleteParams {
-            propagation_policy: Some(PropagationPolicy::Background),
-            preconditions: Some(Preconditions {
-                uid: meta.uid.clone(),
-                resource_version: None,
-            }),
-            ..DeleteParams::default()
-        };
-        let name = identity(&meta.name);
-        match self.api::<PaddleJob>().delete(name, &params).await {
-            Err(error) if !is_gone(&error) => Err(failed("delete", "PaddleJob", name, error)),
-            _ => Ok(()),
-        }
+        let (name, uid) = (identity(&meta.name), identity(&meta.uid));
+        let (jobs, how) = (self.api::<PaddleJob>(), DeleteParams::background());
+        writes::delete(&jobs, "PaddleJob", name, uid, how).await
     }
 }
 
@@ -399,34 +351,11 @@ fn note<K: IntoChild<V>, V>(cache: &Cache<V>, written: K) {
     }
 }
 
-fn failed(action: &'static str, kind: &'static str, name: &str, source: kube::Error) -> Error {
-    Error::Apply {
-        action,
-        kind,
-        name: name.to_owned(),
-        source,
-    }
-}
-
-/// Gone: nothing to be done. A conflict does not say so: it may be that another
-/// object has the name now, but also that somebody else wrote to this one.
-fn is_gone(error: &kube::Error) -> bool {
-    code(error) == Some(404)
-}
-
 fn taken(kind: &str, namespace: &str, name: &str) -> Refusal {
     Refusal {
         reason: "NameTaken",
         message: format!(
             "{kind} {namespace}/{name} belongs to somebody else; delete it, or give the job another name"
         ),
-    }
-}
-
-fn kind<K: Resource<DynamicType = ()>>() -> &'static str {
-    match &*K::kind(&()) {
-        "Pod" => "Pod",
-        "Service" => "Service",
-        _ => "ConfigMap",
     }
 }

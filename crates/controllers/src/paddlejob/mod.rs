@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use futures::FutureExt;
 use kube::runtime::controller::Action;
 use kube::runtime::watcher;
 use kube::{Client, Resource};
@@ -12,8 +11,8 @@ use tokio::task::JoinSet;
 mod apply;
 mod context;
 mod observe;
-mod publish;
 mod stored;
+mod unreadable;
 mod watch;
 mod wire;
 
@@ -21,9 +20,9 @@ use context::Context;
 use stored::StoredJob;
 
 use crate::cache::WRITTEN_FOR;
+use crate::common::{Common, Report};
 use crate::drive::{self, Objects, Options, Passes};
-use crate::memory::Memories;
-use crate::{Error, Metrics, clock, identity, scoped};
+use crate::{Error, clock, identity, scoped};
 
 /// The lease of this controller: the id of the Go operator, so that old and
 /// new never run at once.
@@ -31,6 +30,7 @@ pub const LEASE: &str = "b2a304f2.paddlepaddle.org";
 
 /// The name of this controller in metrics and events.
 const NAME: &str = "paddlejob-controller";
+
 /// Runs the controller until `shutdown`, then lets running passes end.
 /// `ready` is called when the caches are filled and work begins.
 pub async fn run(
@@ -39,48 +39,35 @@ pub async fn run(
     ready: impl FnOnce(),
     shutdown: impl Future<Output = ()> + Send + Sync + 'static,
 ) {
-    let shutdown = shutdown.shared();
     let namespace = options.namespace.clone();
     let namespace = namespace.as_deref();
     let jobs = Objects::new();
     let mut tasks = JoinSet::new();
     let sets = watch::sets(&mut tasks, &client, namespace, &jobs);
-    let context = Arc::new(Context::new(
-        client.clone(),
-        options,
-        jobs.store.clone(),
-        sets,
-    ));
-    // Nothing is decided before every cache is filled: a pod that is not in an
-    // empty cache is not lost.
-    tokio::select! {
-        () = watch::children(&mut tasks, &context, namespace, &jobs.concerned) => {}
-        () = shutdown.clone() => return,
-    }
-    drive::drive(scoped(client, namespace), jobs, context, ready, shutdown).await;
+    let context = Context::new(client.clone(), options, jobs.store.clone(), sets);
+    let context = Arc::new(context);
+    let concerned = jobs.concerned.clone();
+    let filled = watch::children(&mut tasks, &context, namespace, &concerned);
+    let api = scoped(client, namespace);
+    drive::drive(api, jobs, Arc::clone(&context), filled, ready, shutdown).await;
 }
 
 impl Passes for Context {
     type Object = StoredJob;
-    const NAME: &'static str = NAME;
     /// Each has requests of its own in parallel.
     const CONCURRENCY: u16 = 16;
 
-    fn metrics(&self) -> &Metrics {
-        &self.metrics
-    }
-
-    fn memories(&self) -> &Memories {
-        &self.memories
+    fn common(&self) -> &Common {
+        &self.common
     }
 
     fn note(&self, event: &watcher::Event<StoredJob>) {
         match event {
-            watcher::Event::Delete(job) => self.memories.forget(identity(&job.meta().uid)),
+            watcher::Event::Delete(job) => self.common.memories.forget(identity(&job.meta().uid)),
             watcher::Event::InitDone => {
                 let jobs = self.jobs.state();
                 let uids = jobs.iter().filter_map(|job| job.meta().uid.clone());
-                self.memories.keep(&uids.collect());
+                self.common.memories.keep(&uids.collect());
             }
             _ => {}
         }
@@ -93,33 +80,35 @@ impl Passes for Context {
 
 /// The only place where the steps meet.
 async fn reconcile(stored: &StoredJob, context: &Context) -> Result<Action, Error> {
-    let now = context.clock.now();
+    let common = &context.common;
+    let now = common.clock.now();
     let job = match stored {
-        StoredJob::Good(job) => job,
-        StoredJob::Bad(bad) => return publish::unreadable(context, bad, now).await,
+        StoredJob::Good(job) => &**job,
+        StoredJob::Bad(bad) => return unreadable::tell(common, bad, now).await,
     };
-    let uid = identity(&job.metadata.uid);
     let seen = observe::observe(context, job, now).await?;
     let mut plan = paddlejob::plan(job, &seen, &context.settings, now);
     let applied = apply::apply(context, job, &plan).await?;
-    let mut wake = plan.wake_at.map(|at| clock::until(at, now));
-    if !seen.creating.is_empty() {
-        wake = wake.into_iter().chain([WRITTEN_FOR]).min();
-    }
     let is_refused = applied.refusal.is_some();
     if let Some(refusal) = applied.refusal {
         paddlejob::refuse(&mut plan, job, refusal, now);
-        wake = wake
-            .into_iter()
-            .chain([context.memories.back_off(uid)])
-            .min();
     }
-    if !applied.is_over {
-        let later = publish::publish(context, job, &plan, now).await?;
-        wake = later.into_iter().chain(wake).min();
-    }
-    if !is_refused {
-        context.memories.reset_back_off(uid);
-    }
-    Ok(wake.map_or_else(Action::await_change, Action::requeue))
+    let report = Report {
+        urgency: paddlejob::urgency(job.status.as_ref(), &plan),
+        status: &plan.status,
+        events: &plan.events,
+    };
+    let later = match applied.is_over {
+        true => None,
+        false => {
+            common
+                .publish(job, report, |status| status.phase, now)
+                .await?
+        }
+    };
+    let uid = identity(&job.metadata.uid);
+    let retry = common.memories.judge(uid, is_refused);
+    let unseen = (!seen.creating.is_empty()).then_some(WRITTEN_FOR);
+    let planned = plan.wake_at.map(|at| clock::until(at, now));
+    Ok(clock::wake([planned, unseen, retry, later]))
 }

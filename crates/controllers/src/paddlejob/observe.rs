@@ -48,7 +48,7 @@ pub(super) async fn observe(
     };
     let overdue = seen.pods.iter().filter(|pod| is_overdue(pod, now));
     let suspects = overdue.filter_map(|pod| pod.node.as_deref()).collect();
-    let lost_nodes = nodes::lost(&context.client, suspects).await?;
+    let lost_nodes = nodes::lost(&context.common.client, suspects).await?;
     Ok(Seen { lost_nodes, ..seen })
 }
 

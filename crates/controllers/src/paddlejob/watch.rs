@@ -11,20 +11,16 @@ use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Api, Client, Resource};
 use plan::paddlejob::SampleSetView;
 use serde::de::DeserializeOwned;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 
 use super::context::Context;
 use super::stored::StoredJob;
 use super::wire::{IntoChild, WireConfigMap, WirePod, WireService};
 use crate::cache::{Cache, Child};
-use crate::drive::Objects;
-use crate::sampleset::StoredSet;
+use crate::drive::{Concerned, Objects};
 use crate::scoped;
-use crate::stores::{self, News, interrupted};
-
-/// Jobs that are to be looked at.
-type Concerned = mpsc::UnboundedSender<ObjectRef<StoredJob>>;
+use crate::stores::{self, News, StoredSet, interrupted};
 
 /// A cluster without SampleSets, or a manager that may not see them, runs jobs all the
 /// same; so they are not waited for longer than this.
@@ -58,8 +54,7 @@ pub(super) fn sets(
         };
         for job in jobs.state() {
             if uses(&job, set) {
-                // Nobody listens any more when the process shuts down.
-                let _ = concerned.send(ObjectRef::from_obj(&*job));
+                concerned.look_at(ObjectRef::from_obj(&*job));
             }
         }
     };
@@ -83,17 +78,17 @@ pub(super) async fn children(
     tasks: &mut JoinSet<()>,
     context: &Arc<Context>,
     namespace: Option<&str>,
-    changed: &Concerned,
+    concerned: &Concerned<StoredJob>,
 ) {
     let mut filled = Vec::new();
-    let client = || context.client.clone();
+    let client = || context.common.client.clone();
     filled.push(follow(
         tasks,
         context,
         |c| &c.pods,
         scoped::<WirePod>(client(), namespace),
         api::labels::RES_TYPE,
-        changed,
+        concerned,
     ));
     filled.push(follow(
         tasks,
@@ -101,7 +96,7 @@ pub(super) async fn children(
         |c| &c.config_maps,
         scoped::<WireConfigMap>(client(), namespace),
         api::labels::RES_NAME,
-        changed,
+        concerned,
     ));
     filled.push(follow(
         tasks,
@@ -109,7 +104,7 @@ pub(super) async fn children(
         |c| &c.services,
         scoped::<WireService>(client(), namespace),
         api::labels::RES_NAME,
-        changed,
+        concerned,
     ));
     for filled in filled {
         // An error means that the task was ended: the process shuts down.
@@ -126,7 +121,7 @@ fn follow<K, V>(
     cache: fn(&Context) -> &Cache<V>,
     api: Api<K>,
     label: &str,
-    changed: &Concerned,
+    concerned: &Concerned<StoredJob>,
 ) -> oneshot::Receiver<()>
 where
     K: Resource<DynamicType = ()>
@@ -141,7 +136,7 @@ where
     let (filled, is_filled) = oneshot::channel();
     let mut filled = Some(filled);
     let context = Arc::clone(context);
-    let changed = changed.clone();
+    let concerned = concerned.clone();
     let events = watcher(api, watcher::Config::default().labels(label)).default_backoff();
     tasks.spawn(async move {
         let mut events = std::pin::pin!(events);
@@ -156,8 +151,7 @@ where
             let done = matches!(event, watcher::Event::InitDone);
             let Some(event) = slim(event) else { continue };
             for (namespace, owner) in cache(&context).apply(event) {
-                // Nobody listens any more when the process shuts down.
-                let _ = changed.send(ObjectRef::new(&owner.name).within(&namespace));
+                concerned.look_at(ObjectRef::new(&owner.name).within(&namespace));
             }
             if done && let Some(filled) = filled.take() {
                 let _ = filled.send(());

@@ -7,10 +7,12 @@ use std::sync::{Mutex, PoisonError};
 use cache_api::{Credentials, Identity};
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::{Api, Client};
-use plan::operation;
+use plan::sampleset::{SecretSeen, SecretsNeeded, VolumeSecret};
+use plan::{names, operation};
 
-use crate::Error;
+use crate::{Error, identity};
 
 /// Keys of the Secret of the servers; those of a Secret of type kubernetes.io/tls,
 /// and the token.
@@ -18,49 +20,49 @@ pub(crate) const CERTIFICATE: &str = "tls.crt";
 pub(crate) const KEY: &str = "tls.key";
 pub(crate) const TOKEN: &str = "token";
 
-/// How the servers of the sets are known, by the uids of the sets: they stay the
-/// same while the set lives.
+/// How the servers of a set are known, by the uid of the object that wants to know:
+/// that stays the same while the set lives.
 #[derive(Default)]
-pub(crate) struct Accesses(Mutex<HashMap<String, Identity>>);
+pub(super) struct Accesses(Mutex<HashMap<String, Identity>>);
 
 impl Accesses {
     /// How the servers of a set are known; `None`: there is no such Secret.
-    pub(crate) async fn of(
+    pub(super) async fn of(
         &self,
         client: &Client,
-        namespace: &str,
-        secret: &str,
-        set: &str,
+        whose: &str,
+        set: &ObjectMeta,
     ) -> Result<Option<Identity>, Error> {
-        let known = |all: &HashMap<String, Identity>| all.get(set).cloned();
+        let known = |all: &HashMap<String, Identity>| all.get(whose).cloned();
         if let Some(identity) = known(&self.0.lock().unwrap_or_else(PoisonError::into_inner)) {
             return Ok(Some(identity));
         }
-        let Some(data) = read(client, namespace, secret).await? else {
+        let secret = names::server_secret(identity(&set.name));
+        let Some(data) = read(client, identity(&set.namespace), &secret).await? else {
             return Ok(None);
         };
         let text = |key: &str| text(&data, key).unwrap_or_default();
-        let identity = Identity {
+        let found = Identity {
             certificate: text(CERTIFICATE),
             key: String::new(),
             token: text(TOKEN),
         };
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        all.insert(set.to_owned(), identity.clone());
-        Ok(Some(identity))
+        all.insert(whose.to_owned(), found.clone());
+        Ok(Some(found))
     }
 
-    /// The set is gone, or its Secret is.
-    pub(crate) fn forget(&self, set: &str) {
+    /// Nobody wants to know any more, or the Secret may be gone.
+    pub(super) fn forget(&self, whose: &str) {
         self.0
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
-            .remove(set);
+            .remove(whose);
     }
 }
 
 /// The data of a Secret, if there is one.
-pub(crate) async fn read(
+async fn read(
     client: &Client,
     namespace: &str,
     name: &str,
@@ -70,8 +72,33 @@ pub(crate) async fn read(
     Ok(secret.map(|secret| secret.data.unwrap_or_default()))
 }
 
+/// What may be known of the Secrets that a plan needs: of the volume, and of the
+/// source.
+pub(crate) async fn secrets(
+    client: &Client,
+    namespace: &str,
+    needed: SecretsNeeded,
+) -> Result<(Option<SecretSeen>, Option<SecretSeen>), Error> {
+    let volume = secret(client, namespace, needed.volume).await?;
+    Ok((volume, secret(client, namespace, needed.source).await?))
+}
+
+async fn secret(
+    client: &Client,
+    namespace: &str,
+    name: Option<String>,
+) -> Result<Option<SecretSeen>, Error> {
+    let Some(name) = name else { return Ok(None) };
+    let Some(data) = read(client, namespace, &name).await? else {
+        return Ok(Some(SecretSeen::Missing));
+    };
+    let data = data.iter();
+    let data = data.map(|(key, value)| (key.as_str(), value.0.as_slice()));
+    Ok(Some(SecretSeen::Present(VolumeSecret::read(data))))
+}
+
 /// The keys of a sync, read for one request.
-pub(crate) async fn credentials(
+pub(super) async fn credentials(
     client: &Client,
     namespace: &str,
     wanted: &operation::Credentials,

@@ -8,7 +8,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use cache_api::{Client, Identity, NewJob, PORT, Poll};
-use plan::operation::{Answer, Answers, State};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use plan::operation::{Answer, Answers, Cancel, Post, State};
 use plan::sampleset::RuntimePod;
 use tokio::sync::watch;
 use tokio::task::{AbortHandle, JoinSet};
@@ -16,8 +17,11 @@ use tokio::task::{AbortHandle, JoinSet};
 mod access;
 mod wire;
 
-pub(crate) use access::{Accesses, CERTIFICATE, KEY, TOKEN, credentials, read};
-pub(crate) use wire::task;
+pub(crate) use access::{CERTIFICATE, KEY, TOKEN, secrets};
+
+use access::Accesses;
+
+use crate::Error;
 
 /// How long a server may take to tell of a change that does not come.
 const WAIT: Duration = Duration::from_secs(50);
@@ -28,9 +32,13 @@ const RETRY: Duration = Duration::from_secs(1);
 /// Tells that something changed.
 pub(crate) type Tell = Arc<dyn Fn() + Send + Sync>;
 
-/// The servers that are followed, by the uid of the object that wants to know.
-#[derive(Default)]
-pub(crate) struct Servers(Mutex<HashMap<String, BTreeMap<i32, Server>>>);
+/// The servers that a controller follows.
+pub(crate) struct Servers {
+    client: kube::Client,
+    accesses: Accesses,
+    /// By the uid of the object that wants to know.
+    followed: Mutex<HashMap<String, BTreeMap<i32, Server>>>,
+}
 
 /// A server that is followed; it is no longer when this is dropped.
 struct Server {
@@ -48,12 +56,34 @@ struct Server {
 struct Known(Arc<Mutex<Answer>>);
 
 impl Servers {
-    fn lock(&self) -> MutexGuard<'_, HashMap<String, BTreeMap<i32, Server>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    /// None yet.
+    pub(crate) fn new(client: kube::Client) -> Servers {
+        Servers {
+            client,
+            accesses: Accesses::default(),
+            followed: Mutex::default(),
+        }
     }
 
-    /// What the servers of these pods last said, and follows them from now on.
-    pub(crate) fn answers(
+    fn lock(&self) -> MutexGuard<'_, HashMap<String, BTreeMap<i32, Server>>> {
+        self.followed.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What the servers of a set last said, and follows them from now on; `None`: there
+    /// is no Secret that says how to reach them.
+    pub(crate) async fn ask(
+        &self,
+        whose: &str,
+        set: &ObjectMeta,
+        pods: &[RuntimePod],
+        ids: &BTreeSet<String>,
+        tell: &Tell,
+    ) -> Result<Option<Answers>, Error> {
+        let identity = self.accesses.of(&self.client, whose, set).await?;
+        Ok(identity.map(|identity| self.answers(whose, pods, &identity, ids, tell)))
+    }
+
+    fn answers(
         &self,
         whose: &str,
         pods: &[RuntimePod],
@@ -99,9 +129,36 @@ impl Servers {
         Some((server.client.clone(), server.known.clone()))
     }
 
+    /// Does what a plan asks of the servers, with the keys that it needs.
+    pub(crate) async fn operate(
+        &self,
+        whose: &str,
+        namespace: &str,
+        cancelled: &[Cancel],
+        posted: &[Post],
+    ) -> Result<(), Error> {
+        for cancel in cancelled {
+            self.cancel(whose, cancel.partition, &cancel.id).await;
+        }
+        for post in posted {
+            let credentials = match &post.credentials {
+                Some(wanted) => Some(access::credentials(&self.client, namespace, wanted).await?),
+                None => None,
+            };
+            let job = NewJob {
+                id: post.id.clone(),
+                owner: post.owner.clone(),
+                task: wire::task(&post.task),
+                credentials,
+            };
+            self.post(whose, post.partition, &job).await;
+        }
+        Ok(())
+    }
+
     /// Posts a job. What the server says to it is known at once; one that refuses
     /// it for good has failed it.
-    pub(crate) async fn post(&self, whose: &str, partition: i32, job: &NewJob) {
+    async fn post(&self, whose: &str, partition: i32, job: &NewJob) {
         let Some((client, known)) = self.client(whose, partition) else {
             return;
         };
@@ -126,7 +183,7 @@ impl Servers {
     }
 
     /// Cancels a job, if it has not ended.
-    pub(crate) async fn cancel(&self, whose: &str, partition: i32, id: &str) {
+    async fn cancel(&self, whose: &str, partition: i32, id: &str) {
         let Some((client, known)) = self.client(whose, partition) else {
             return;
         };
@@ -145,6 +202,12 @@ impl Servers {
     /// Nobody wants to know any more.
     pub(crate) fn forget(&self, whose: &str) {
         self.lock().remove(whose);
+        self.accesses.forget(whose);
+    }
+
+    /// The Secret of the servers may be another one by now: it is read again.
+    pub(crate) fn forget_access(&self, whose: &str) {
+        self.accesses.forget(whose);
     }
 }
 

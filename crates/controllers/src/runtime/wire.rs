@@ -5,7 +5,7 @@ use cache_api::{Cache, Clear, Job, JobState, Order, Rmr, Sampler, Sync, Task, Wa
 use plan::operation::{self, CacheFigures, Done, Listing, State, SyncTask, WarmupTask};
 
 /// What a server is to do.
-pub(crate) fn task(task: &operation::Task) -> Task {
+pub(super) fn task(task: &operation::Task) -> Task {
     match task {
         operation::Task::Sync(sync) => Task::Sync(sync_of(sync)),
         operation::Task::Warmup(warmup) => Task::Warmup(warmup_of(warmup)),

@@ -1,38 +1,30 @@
 //! What every pass over a SampleJob shares: the client, what the watches show, and
 //! what this process remembers.
 
-use std::sync::Arc;
-
 use api::{SampleJob, labels};
 use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::runtime::reflector::{ObjectRef, Store};
 use kube::{Client, Resource, ResourceExt};
 use plan::names;
 use plan::samplejob::Settings;
-use tokio::sync::mpsc::UnboundedSender;
 use tokio::task::JoinSet;
 
-use crate::drive::{Objects, Options};
-use crate::memory::Memories;
-use crate::runtime::{Accesses, Servers, Tell};
-use crate::sampleset::{StoredSampleJob, StoredSet};
-use crate::stores::{self, News};
-use crate::{Clock, Metrics, identity, scoped};
-
-/// Who is to be looked at.
-pub(super) type Concerned = UnboundedSender<ObjectRef<StoredSampleJob>>;
+use super::NAME;
+use crate::common::Common;
+use crate::drive::{Concerned, Objects, Options};
+use crate::memory::FIGURES;
+use crate::runtime::Servers;
+use crate::scoped;
+use crate::stores::{self, News, StoredSampleJob, StoredSet};
 
 /// What every pass shares.
 pub(super) struct Context {
-    pub(super) client: Client,
+    pub(super) common: Common,
     pub(super) settings: Settings,
-    pub(super) clock: Clock,
-    pub(super) metrics: Metrics,
-    pub(super) memories: Memories,
     pub(super) servers: Servers,
-    pub(super) accesses: Accesses,
     pub(super) stores: Stores,
-    pub(super) concerned: Concerned,
+    pub(super) concerned: Concerned<StoredSampleJob>,
 }
 
 /// What the watches show.
@@ -47,16 +39,12 @@ impl Context {
         client: Client,
         options: Options<Settings>,
         stores: Stores,
-        concerned: Concerned,
+        concerned: Concerned<StoredSampleJob>,
     ) -> Context {
         Context {
-            client,
+            common: Common::new(NAME, client.clone(), &options, FIGURES),
             settings: options.settings,
-            clock: options.clock,
-            metrics: options.metrics,
-            memories: Memories::default(),
-            servers: Servers::default(),
-            accesses: Accesses::default(),
+            servers: Servers::new(client),
             stores,
             concerned,
         }
@@ -64,19 +52,8 @@ impl Context {
 
     /// The job is gone.
     pub(super) fn forget(&self, uid: &str) {
-        self.memories.forget(uid);
+        self.common.memories.forget(uid);
         self.servers.forget(uid);
-    }
-
-    /// Makes the job be looked at when the servers have something to tell.
-    pub(super) fn tell(&self, job: &SampleJob) -> Tell {
-        let concerned = self.concerned.clone();
-        let job =
-            ObjectRef::new(identity(&job.metadata.name)).within(identity(&job.metadata.namespace));
-        Arc::new(move || {
-            // Nobody listens any more when the process shuts down.
-            let _ = concerned.send(job.clone());
-        })
     }
 }
 
@@ -124,7 +101,7 @@ impl Stores {
 /// Makes jobs that have not ended be looked at.
 pub(super) fn concern(
     jobs: &Store<StoredSampleJob>,
-    concerned: &Concerned,
+    concerned: &Concerned<StoredSampleJob>,
     which: impl Fn(&SampleJob) -> bool,
 ) {
     for stored in jobs.state() {
@@ -132,12 +109,12 @@ pub(super) fn concern(
         let phase = job.status.as_ref().and_then(|status| status.phase);
         let is_over = phase.is_some_and(api::SampleJobPhase::is_terminal);
         if !is_over && which(job) {
-            let _ = concerned.send(ObjectRef::from_obj(&*stored));
+            concerned.look_at(ObjectRef::from_obj(&*stored));
         }
     }
 }
 
-fn uses(job: &SampleJob, set: &k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta) -> bool {
+fn uses(job: &SampleJob, set: &ObjectMeta) -> bool {
     let used = job.spec.sample_set_ref.as_ref();
     let used = used.and_then(|used| used.name.as_deref());
     job.metadata.namespace == set.namespace && used == set.name.as_deref()

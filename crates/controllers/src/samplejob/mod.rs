@@ -1,15 +1,11 @@
 //! The SampleJob controller.
 
 use std::sync::Arc;
-use std::time::Duration;
 
-use api::{SampleJob, SampleJobStatus};
-use futures::FutureExt;
-use jiff::Timestamp;
 use kube::runtime::controller::Action;
 use kube::runtime::watcher;
 use kube::{Client, Resource};
-use plan::samplejob::{self, Plan, Settings};
+use plan::samplejob::{self, Settings};
 
 mod apply;
 mod context;
@@ -17,19 +13,16 @@ mod observe;
 
 use context::{Context, Stores, concern};
 
+use crate::common::{Common, Report};
 use crate::drive::{self, Objects, Options, Passes};
-use crate::events::Reporter;
-use crate::memory::Memories;
-use crate::sampleset::StoredSampleJob;
-use crate::{Error, Metrics, clock, identity, scoped, status};
+use crate::stores::{StoredSampleJob, readable};
+use crate::{Error, clock, identity, scoped};
 
 /// The lease of this controller: the id of the Go operator.
 pub const LEASE: &str = "778668173.batch.paddlepaddle.org";
 
 /// The name of this controller in metrics and events.
 const NAME: &str = "samplejob-controller";
-/// Progress alone is written at most so often.
-const PROGRESS_EVERY: Duration = Duration::from_secs(1);
 
 /// Runs the controller until `shutdown`, then lets running passes end.
 /// `ready` is called when the caches are filled and work begins.
@@ -39,32 +32,22 @@ pub async fn run(
     ready: impl FnOnce(),
     shutdown: impl Future<Output = ()> + Send + Sync + 'static,
 ) {
-    let shutdown = shutdown.shared();
     let namespace = options.namespace.clone();
     let namespace = namespace.as_deref();
     let jobs = Objects::new();
     let (_tasks, stores) = Stores::watch(&client, namespace, &jobs);
-    // Nothing is decided before every cache is filled.
-    tokio::select! {
-        () = stores.filled() => {}
-        () = shutdown.clone() => return,
-    }
     let concerned = jobs.concerned.clone();
     let context = Arc::new(Context::new(client.clone(), options, stores, concerned));
-    drive::drive(scoped(client, namespace), jobs, context, ready, shutdown).await;
+    let (api, filled) = (scoped(client, namespace), context.stores.filled());
+    drive::drive(api, jobs, Arc::clone(&context), filled, ready, shutdown).await;
 }
 
 impl Passes for Context {
     type Object = StoredSampleJob;
-    const NAME: &'static str = NAME;
     const CONCURRENCY: u16 = 8;
 
-    fn metrics(&self) -> &Metrics {
-        &self.metrics
-    }
-
-    fn memories(&self) -> &Memories {
-        &self.memories
+    fn common(&self) -> &Common {
+        &self.common
     }
 
     fn note(&self, event: &watcher::Event<StoredSampleJob>) {
@@ -99,16 +82,11 @@ fn note(context: &Context, event: &watcher::Event<StoredSampleJob>) {
 
 /// The only place where the steps meet.
 async fn reconcile(stored: &StoredSampleJob, context: &Context) -> Result<Action, Error> {
-    let now = context.clock.now();
-    let job = match &stored.0 {
-        Ok(job) => job,
-        Err(invalid) => {
-            let (namespace, name) = (&invalid.metadata.namespace, &invalid.metadata.name);
-            tracing::warn!(?namespace, ?name, error = %invalid, "a SampleJob can't be read");
-            return Ok(Action::await_change());
-        }
+    let common = &context.common;
+    let now = common.clock.now();
+    let Some(job) = readable(stored) else {
+        return Ok(Action::await_change());
     };
-    let uid = identity(&job.metadata.uid);
     let seen = observe::observe(context, job).await?;
     let plan = samplejob::plan(job, &seen, &context.settings, now);
     // The result is in the status before the lock is given back: who dies in
@@ -116,45 +94,17 @@ async fn reconcile(stored: &StoredSampleJob, context: &Context) -> Result<Action
     if apply::apply(context, job, &seen, &plan).await? {
         return Ok(Action::await_change());
     }
-    context.memories.reset_back_off(uid);
-    let later = publish(context, job, &plan, now).await?;
-    let wake = plan.wake_at.map(|at| clock::until(at, now));
-    let wake = wake.into_iter().chain(later).min();
-    Ok(wake.map_or_else(Action::await_change, Action::requeue))
-}
-
-/// Writes the status, if it changed; returns how long it has to wait, if it does.
-async fn publish(
-    context: &Context,
-    job: &SampleJob,
-    plan: &Plan,
-    now: Timestamp,
-) -> Result<Option<Duration>, Error> {
-    let (uid, none) = (identity(&job.metadata.uid), SampleJobStatus::default());
-    let (old, new) = (job.status.as_ref().unwrap_or(&none), &plan.status);
-    if old != new {
-        let is_progress = without_progress(old) == without_progress(new);
-        if is_progress && let Some(rest) = context.memories.rest(uid, PROGRESS_EVERY) {
-            return Ok(Some(rest));
-        }
-        let (client, memories) = (&context.client, &context.memories);
-        status::replace::<SampleJob>(client, memories, &job.metadata, new).await?;
-        if let Some(phase) = new.phase.filter(|phase| Some(*phase) != old.phase) {
-            let namespace = identity(&job.metadata.namespace);
-            let name = identity(&job.metadata.name);
-            tracing::info!("samplejob {namespace}/{name} is {phase}");
-        }
-    }
-    Reporter::new::<SampleJob>(&context.client, NAME, &job.metadata)
-        .tell_all(&plan.events, now)
-        .await;
-    Ok(None)
-}
-
-fn without_progress(status: &SampleJobStatus) -> SampleJobStatus {
-    SampleJobStatus {
-        progress: None,
-        message: None,
-        ..status.clone()
-    }
+    let report = Report {
+        urgency: samplejob::urgency(job.status.as_ref(), &plan.status),
+        status: &plan.status,
+        events: &plan.events,
+    };
+    let later = common
+        .publish(job, report, |status| status.phase, now)
+        .await?;
+    common.memories.reset_back_off(identity(&job.metadata.uid));
+    Ok(clock::wake([
+        plan.wake_at.map(|at| clock::until(at, now)),
+        later,
+    ]))
 }

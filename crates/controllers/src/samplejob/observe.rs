@@ -7,15 +7,11 @@ use api::{SampleJob, SampleSet, labels};
 use jiff::Timestamp;
 use kube::ResourceExt;
 use kube::runtime::reflector::ObjectRef;
-use plan::names;
 use plan::samplejob::{self, Rival, Run, Seen};
-use plan::sampleset::SecretSeen;
 
 use super::context::Context;
 use crate::cache::Owner;
-use crate::runtime::read;
-use crate::sampleset::seen_secret;
-use crate::{Error, identity, pods};
+use crate::{Error, identity, pods, runtime};
 
 /// What the watches show, and what has to be asked for.
 pub(super) async fn observe(context: &Context, job: &SampleJob) -> Result<Seen, Error> {
@@ -34,8 +30,8 @@ pub(super) async fn observe(context: &Context, job: &SampleJob) -> Result<Seen, 
     seen.set = set;
     servers(context, job, &mut seen).await?;
     let needed = samplejob::secrets_needed(job, &seen);
-    seen.volume_secret = secret(context, namespace, needed.volume.as_deref()).await?;
-    seen.source_secret = secret(context, namespace, needed.source.as_deref()).await?;
+    let client = &context.common.client;
+    (seen.volume_secret, seen.source_secret) = runtime::secrets(client, namespace, needed).await?;
     Ok(seen)
 }
 
@@ -58,23 +54,10 @@ async fn servers(context: &Context, job: &SampleJob, seen: &mut Seen) -> Result<
         context.servers.forget(uid);
         return Ok(());
     };
-    let set_uid = identity(&set.metadata.uid);
-    let secret = names::server_secret(identity(&set.metadata.name));
-    let identity = context
-        .accesses
-        .of(
-            &context.client,
-            identity(&job.metadata.namespace),
-            &secret,
-            set_uid,
-        )
-        .await?;
-    if let Some(identity) = identity {
-        let tell = context.tell(job);
-        seen.answers = context
-            .servers
-            .answers(uid, &seen.pods, &identity, &asked, &tell);
-    }
+    let tell = context.concerned.tell(&job.metadata);
+    let servers = &context.servers;
+    let answers = servers.ask(uid, &set.metadata, &seen.pods, &asked, &tell);
+    seen.answers = answers.await?.unwrap_or_default();
     Ok(())
 }
 
@@ -115,14 +98,4 @@ fn run(job: &SampleJob) -> Option<Run> {
         ended: ended.map(|time| time.0),
         is_going: meta.deletion_timestamp.is_some(),
     })
-}
-
-async fn secret(
-    context: &Context,
-    namespace: &str,
-    name: Option<&str>,
-) -> Result<Option<SecretSeen>, Error> {
-    let Some(name) = name else { return Ok(None) };
-    let data = read(&context.client, namespace, name).await?;
-    Ok(Some(seen_secret(data.as_ref())))
 }

@@ -3,36 +3,22 @@
 use std::collections::BTreeMap;
 
 use api::SampleSet;
-use cache_api::{Identity, NewJob};
+use cache_api::Identity;
 use k8s_openapi::ByteString;
-use k8s_openapi::api::apps::v1::StatefulSet;
-use k8s_openapi::api::core::v1::{
-    Node, PersistentVolume, PersistentVolumeClaim, Pod, Secret, Service,
-};
+use k8s_openapi::api::core::v1::{Node, Pod, Secret};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use kube::api::{
-    ApiResource, DeleteParams, DynamicObject, Patch, PatchParams, PostParams, Preconditions,
-};
+use kube::api::{DeleteParams, DynamicObject, PostParams};
 use kube::{Api, Resource};
 use plan::names;
 use plan::sampleset::{Kind, NodeLabel, Object, Plan};
 use serde_json::json;
 
 use super::context::Context;
-use super::observe::is_ours;
-use crate::error::{code, is_refusal, words};
-use crate::runtime::{self, CERTIFICATE, KEY, TOKEN, credentials};
-use crate::{Error, identity};
-
-fn resource(kind: Kind) -> ApiResource {
-    match kind {
-        Kind::VolumeSecret => ApiResource::erase::<Secret>(&()),
-        Kind::PersistentVolume => ApiResource::erase::<PersistentVolume>(&()),
-        Kind::PersistentVolumeClaim => ApiResource::erase::<PersistentVolumeClaim>(&()),
-        Kind::Service => ApiResource::erase::<Service>(&()),
-        Kind::StatefulSet => ApiResource::erase::<StatefulSet>(&()),
-    }
-}
+use super::target::{Target, Whose};
+use crate::Error;
+use crate::error::code;
+use crate::runtime::{CERTIFICATE, KEY, TOKEN};
+use crate::writes::{self, failed, refusal};
 
 /// What came of applying a plan.
 #[derive(Debug, Default)]
@@ -65,32 +51,26 @@ pub(super) async fn apply(
         events: _,
         wake_at: _,
     } = plan;
-    let on = Target {
-        context,
-        set,
-        namespace: identity(&set.metadata.namespace),
-        name: identity(&set.metadata.name),
-        uid: identity(&set.metadata.uid),
-    };
+    let on = Target::new(context, set);
+    let common = &context.common;
     let is_going = set.metadata.deletion_timestamp.is_some();
     if let Some(finalizers) = finalizers
         && !is_going
     {
-        on.set_finalizers(finalizers).await?;
+        common
+            .set_finalizers::<SampleSet>(&set.metadata, finalizers)
+            .await?;
         return Ok(Applied {
             is_over: true,
             ..Applied::default()
         });
     }
-    let mut refusal = None;
-    let mut note = |result: Result<(), Error>| match result {
-        Err(Error::Apply {
-            kind, name, source, ..
-        }) if is_refusal(&source) => {
-            refusal.get_or_insert(format!("{kind} {name}: {}", words(&source)));
-            Ok(())
-        }
-        result => result,
+    let mut told = None;
+    let mut note = |written: Result<(), Error>| {
+        let say = |_: &str, kind: &str, name: &str, words: &str| format!("{kind} {name}: {words}");
+        let refused = refusal(written, say)?;
+        told = told.take().or(refused);
+        Ok::<(), Error>(())
     };
     if let Some(name) = server_secret {
         note(on.make_server_secret(name).await)?;
@@ -104,82 +84,28 @@ pub(super) async fn apply(
     for label in labelled {
         note(on.label(label).await)?;
     }
-    for cancel in cancelled {
-        let servers = &context.servers;
-        servers.cancel(on.uid, cancel.partition, &cancel.id).await;
-    }
-    for post in posted {
-        let keys = match &post.credentials {
-            Some(wanted) => Some(credentials(&context.client, on.namespace, wanted).await?),
-            None => None,
-        };
-        let job = NewJob {
-            id: post.id.clone(),
-            owner: post.owner.clone(),
-            task: runtime::task(&post.task),
-            credentials: keys,
-        };
-        context.servers.post(on.uid, post.partition, &job).await;
-    }
+    let servers = &context.servers;
+    servers
+        .operate(on.uid, on.namespace, cancelled, posted)
+        .await?;
     for pod in pods_deleted {
-        note(on.delete_pod(&pod.name, &pod.uid).await)?;
+        note(on.delete_pod(pod).await)?;
     }
     for kind in deleted {
         note(on.delete(*kind).await)?;
     }
     if let Some(finalizers) = finalizers {
-        on.set_finalizers(finalizers).await?;
-        return Ok(Applied {
-            refusal,
-            is_over: true,
-        });
+        common
+            .set_finalizers::<SampleSet>(&set.metadata, finalizers)
+            .await?;
     }
     Ok(Applied {
-        refusal,
-        is_over: false,
+        refusal: told,
+        is_over: finalizers.is_some(),
     })
 }
 
-/// The set whose children are written.
-struct Target<'a> {
-    context: &'a Context,
-    set: &'a SampleSet,
-    namespace: &'a str,
-    name: &'a str,
-    uid: &'a str,
-}
-
 impl Target<'_> {
-    fn api(&self, kind: Kind) -> Api<DynamicObject> {
-        let client = self.context.client.clone();
-        match kind {
-            Kind::PersistentVolume => Api::all_with(client, &resource(kind)),
-            _ => Api::namespaced_with(client, self.namespace, &resource(kind)),
-        }
-    }
-
-    async fn set_finalizers(&self, finalizers: &[String]) -> Result<(), Error> {
-        let meta = &self.set.metadata;
-        let patch = json!({"metadata": {
-            "resourceVersion": meta.resource_version,
-            "finalizers": finalizers,
-        }});
-        let sets: Api<SampleSet> = Api::namespaced(self.context.client.clone(), self.namespace);
-        let patched = sets
-            .patch_metadata(self.name, &PatchParams::default(), &Patch::Merge(patch))
-            .await;
-        match patched {
-            Ok(new) => self.context.memories.note_written(
-                self.uid,
-                identity(&meta.resource_version),
-                new.metadata.resource_version.as_deref(),
-            ),
-            Err(source) if code(&source) == Some(404) => {}
-            Err(source) => return Err(failed("patch", "SampleSet", self.name, source)),
-        }
-        Ok(())
-    }
-
     /// The Secret by which servers and controllers know each other.
     async fn make_server_secret(&self, name: &str) -> Result<(), Error> {
         let identity = Identity::generate().map_err(|error| Error::Keys(error.to_string()))?;
@@ -206,102 +132,59 @@ impl Target<'_> {
             ),
             ..Secret::default()
         };
-        let secrets: Api<Secret> = Api::namespaced(self.context.client.clone(), self.namespace);
-        match secrets.create(&PostParams::default(), &secret).await {
-            Err(source) if code(&source) != Some(409) => {
-                Err(failed("create", "Secret", name, source))
-            }
-            _ => Ok(()),
-        }
+        let secrets = self.context.common.api(self.namespace);
+        writes::create(&secrets, "Secret", name, &secret).await
     }
 
     async fn create(&self, object: &Object) -> Result<(), Error> {
-        let name = object.kind.name(self.namespace, self.name);
-        let kind = kind_name(object.kind);
-        let api = self.api(object.kind);
+        let name = self.name_of(object.kind);
+        let fail = |source| failed("create", kind_name(object.kind), &name, source);
         let child: DynamicObject = serde_json::from_value(object.value.clone())
-            .map_err(|error| failed("create", kind, &name, kube::Error::SerdeError(error)))?;
-        match api.create(&PostParams::default(), &child).await {
+            .map_err(|error| fail(kube::Error::SerdeError(error)))?;
+        let children = self.api(object.kind);
+        match children.create(&PostParams::default(), &child).await {
             Err(source) if code(&source) == Some(409) => {
-                let there = api.get_metadata_opt(&name).await;
-                let there = there.map_err(Error::Observe)?;
-                let is_foreign = there.is_some_and(|there| !is_ours(&there.metadata, self.uid));
-                self.context.note_foreign(self.uid, object.kind, is_foreign);
-                if is_foreign {
-                    self.context.tell(self.set)();
+                match self.whose(object.kind).await? {
+                    Whose::Ours(_) => {}
+                    // The next pass says so.
+                    Whose::Foreign => self.context.concerned.tell(&self.set.metadata)(),
+                    // It is gone by now; then the next pass makes it.
+                    Whose::Nobodys => return Err(fail(source)),
                 }
                 Ok(())
             }
-            Err(source) => Err(failed("create", kind, &name, source)),
+            Err(source) => Err(fail(source)),
             Ok(_) => Ok(()),
         }
     }
 
     async fn patch(&self, object: &Object) -> Result<(), Error> {
-        let name = object.kind.name(self.namespace, self.name);
-        let patched = self
-            .api(object.kind)
-            .patch_metadata(&name, &PatchParams::default(), &Patch::Merge(&object.value))
-            .await;
-        match patched {
-            Err(source) if code(&source) != Some(404) => {
-                Err(failed("patch", kind_name(object.kind), &name, source))
-            }
-            _ => Ok(()),
-        }
+        let (name, kind) = (self.name_of(object.kind), kind_name(object.kind));
+        let children = self.api(object.kind);
+        let patched = writes::patch(&children, "patch", kind, &name, &object.value).await;
+        patched.map(drop)
     }
 
     async fn label(&self, label: &NodeLabel) -> Result<(), Error> {
-        let nodes: Api<Node> = Api::all(self.context.client.clone());
+        let nodes: Api<Node> = Api::all(self.context.common.client.clone());
         let patch = json!({"metadata": {"labels": {&label.key: label.value}}});
-        let patched = nodes
-            .patch_metadata(&label.node, &PatchParams::default(), &Patch::Merge(patch))
-            .await;
-        match patched {
-            Err(source) if code(&source) != Some(404) => {
-                Err(failed("label", "Node", &label.node, source))
-            }
-            _ => Ok(()),
-        }
+        let patched = writes::patch(&nodes, "label", "Node", &label.node, &patch).await;
+        patched.map(drop)
     }
 
-    async fn delete_pod(&self, name: &str, uid: &str) -> Result<(), Error> {
-        let pods: Api<Pod> = Api::namespaced(self.context.client.clone(), self.namespace);
-        let how = DeleteParams {
-            grace_period_seconds: Some(0),
-            preconditions: Some(only(uid)),
-            ..DeleteParams::default()
-        };
-        gone(pods.delete(name, &how).await, "Pod", name)
+    async fn delete_pod(&self, pod: &plan::sampleset::Pod) -> Result<(), Error> {
+        let pods: Api<Pod> = self.context.common.api(self.namespace);
+        let how = DeleteParams::default().grace_period(0);
+        writes::delete(&pods, "Pod", &pod.name, &pod.uid, how).await
     }
 
     /// Deletes a child that is ours.
     async fn delete(&self, kind: Kind) -> Result<(), Error> {
-        let (name, api) = (kind.name(self.namespace, self.name), self.api(kind));
-        let there = api.get_metadata_opt(&name).await.map_err(Error::Observe)?;
-        let ours = there.filter(|there| is_ours(&there.metadata, self.uid));
-        let Some(uid) = ours.and_then(|there| there.metadata.uid) else {
+        let Whose::Ours(uid) = self.whose(kind).await? else {
             return Ok(());
         };
-        let how = DeleteParams::background().preconditions(only(&uid));
-        gone(api.delete(&name, &how).await, kind_name(kind), &name)
-    }
-}
-
-fn only(uid: &str) -> Preconditions {
-    Preconditions {
-        uid: Some(uid.to_owned()),
-        resource_version: None,
-    }
-}
-
-/// Gone already, or replaced by another one, is as good.
-fn gone<T>(deleted: kube::Result<T>, kind: &'static str, name: &str) -> Result<(), Error> {
-    match deleted {
-        Err(source) if !matches!(code(&source), Some(404 | 409)) => {
-            Err(failed("delete", kind, name, source))
-        }
-        _ => Ok(()),
+        let (name, how) = (self.name_of(kind), DeleteParams::background());
+        writes::delete(&self.api(kind), kind_name(kind), &name, &uid, how).await
     }
 }
 
@@ -312,14 +195,5 @@ const fn kind_name(kind: Kind) -> &'static str {
         Kind::PersistentVolumeClaim => "PersistentVolumeClaim",
         Kind::Service => "Service",
         Kind::StatefulSet => "StatefulSet",
-    }
-}
-
-fn failed(action: &'static str, kind: &'static str, name: &str, source: kube::Error) -> Error {
-    Error::Apply {
-        action,
-        kind,
-        name: name.to_owned(),
-        source,
     }
 }

@@ -1,44 +1,40 @@
 //! What every pass over a SampleSet shares: the client, what the watches show,
 //! and what this process remembers.
 
-use std::collections::{HashMap, HashSet};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::collections::BTreeSet;
+use std::fmt::Debug;
+use std::hash::Hash;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use api::{SampleJob, SampleSet, labels};
+use api::labels;
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::{Node, PersistentVolume, PersistentVolumeClaim, Pod, Service};
-use kube::core::{DeserializeGuard, PartialObjectMeta};
+use kube::core::PartialObjectMeta;
 use kube::runtime::reflector::{ObjectRef, Store};
 use kube::{Api, Client, Resource, ResourceExt};
 use plan::sampleset::{Kind, Settings};
-use tokio::sync::mpsc::UnboundedSender;
+use serde::de::DeserializeOwned;
 use tokio::task::JoinSet;
 
-use crate::drive::{Objects, Options};
-use crate::memory::Memories;
-use crate::runtime::{Accesses, Servers, Tell};
-use crate::stores::{self, News};
-use crate::{Clock, Metrics, identity, scoped};
-
-/// One bad object must not stop the watch that carries the others.
-pub(crate) type StoredSet = DeserializeGuard<SampleSet>;
-pub(crate) type StoredSampleJob = DeserializeGuard<SampleJob>;
-
-/// Who is to be looked at.
-pub(super) type Concerned = UnboundedSender<ObjectRef<StoredSet>>;
+use super::NAME;
+use crate::cache::Owner;
+use crate::common::Common;
+use crate::drive::{Concerned, Objects, Options};
+use crate::memory::FIGURES;
+use crate::runtime::Servers;
+use crate::scoped;
+use crate::stores::{self, News, StoredSampleJob, StoredSet};
 
 /// What every pass shares.
 pub(super) struct Context {
-    pub(super) client: Client,
+    pub(super) common: Common,
     pub(super) settings: Settings,
-    pub(super) clock: Clock,
-    pub(super) metrics: Metrics,
-    pub(super) memories: Memories,
     pub(super) servers: Servers,
-    pub(super) accesses: Accesses,
     pub(super) stores: Stores,
-    pub(super) concerned: Concerned,
-    foreign: Mutex<HashMap<String, HashSet<Kind>>>,
+    pub(super) concerned: Concerned<StoredSet>,
+    /// Children by the uid of their set whose name somebody else's object has. It is
+    /// not watched, since it lacks our label.
+    foreign: Mutex<BTreeSet<(String, Kind)>>,
 }
 
 /// What the watches show.
@@ -58,66 +54,49 @@ impl Context {
         client: Client,
         options: Options<Settings>,
         stores: Stores,
-        concerned: Concerned,
+        concerned: Concerned<StoredSet>,
     ) -> Context {
         Context {
-            client,
+            common: Common::new(NAME, client.clone(), &options, FIGURES),
             settings: options.settings,
-            clock: options.clock,
-            metrics: options.metrics,
-            memories: Memories::default(),
-            servers: Servers::default(),
-            accesses: Accesses::default(),
+            servers: Servers::new(client),
             stores,
             concerned,
             foreign: Mutex::default(),
         }
     }
 
-    fn foreign(&self) -> MutexGuard<'_, HashMap<String, HashSet<Kind>>> {
+    fn foreign(&self) -> MutexGuard<'_, BTreeSet<(String, Kind)>> {
         self.foreign.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Somebody else's object has the name of a child. It is not watched, since it
-    /// lacks our label.
-    pub(super) fn note_foreign(&self, set: &str, kind: Kind, is_foreign: bool) {
-        let mut foreign = self.foreign();
-        let kinds = foreign.entry(set.to_owned()).or_default();
-        if is_foreign {
-            kinds.insert(kind);
-        } else {
-            kinds.remove(&kind);
-        }
+    /// Whether somebody else's object had the name of a child when it was last asked.
+    pub(super) fn is_foreign(&self, set: &str, kind: Kind) -> bool {
+        self.foreign().contains(&(set.to_owned(), kind))
     }
 
-    pub(super) fn is_foreign(&self, set: &str, kind: Kind) -> bool {
-        self.foreign()
-            .get(set)
-            .is_some_and(|kinds| kinds.contains(&kind))
+    /// The children of a set whose names were taken when it was last asked.
+    pub(super) fn all_foreign(&self, set: &str) -> Vec<Kind> {
+        let foreign = self.foreign();
+        let kinds = foreign.iter().filter(|(whose, _)| whose == set);
+        kinds.map(|(_, kind)| *kind).collect()
+    }
+
+    /// Marks whether somebody else's object has the name of a child.
+    pub(super) fn note_foreign(&self, set: &str, kind: Kind, is_foreign: bool) {
+        let mark = (set.to_owned(), kind);
+        match is_foreign {
+            true => self.foreign().insert(mark),
+            false => self.foreign().remove(&mark),
+        };
     }
 
     /// The set is gone.
     pub(super) fn forget(&self, uid: &str) {
-        self.memories.forget(uid);
+        self.common.memories.forget(uid);
         self.servers.forget(uid);
-        self.accesses.forget(uid);
-        self.foreign().remove(uid);
+        self.foreign().retain(|(whose, _)| whose != uid);
     }
-
-    /// Makes the set be looked at when its servers have something to tell.
-    pub(super) fn tell(&self, set: &SampleSet) -> Tell {
-        let (concerned, set) = (self.concerned.clone(), reference(&set.metadata));
-        Arc::new(move || {
-            // Nobody listens any more when the process shuts down.
-            let _ = concerned.send(set.clone());
-        })
-    }
-}
-
-fn reference(
-    meta: &k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta,
-) -> ObjectRef<StoredSet> {
-    ObjectRef::new(identity(&meta.name)).within(identity(&meta.namespace))
 }
 
 impl Stores {
@@ -127,60 +106,22 @@ impl Stores {
         namespace: Option<&str>,
         sets: &Objects<StoredSet>,
     ) -> (JoinSet<()>, Stores) {
-        let mut tasks = JoinSet::new();
-        let concerned = &sets.concerned;
-        let (all, some) = (sets.store.clone(), concerned.clone());
-        let tell_all = move || {
-            for set in all.state() {
-                let _ = some.send(ObjectRef::from_obj(&*set));
-            }
+        let mut watch = Watch {
+            tasks: JoinSet::new(),
+            sets,
         };
+        let client = || client.clone();
         let label = Some(labels::SET_NAME);
         let stores = Stores {
-            jobs: stores::keep(
-                &mut tasks,
-                scoped(client.clone(), namespace),
-                None,
-                by(concerned, tell_all.clone(), set_of_job),
-            ),
-            pods: stores::keep(
-                &mut tasks,
-                scoped(client.clone(), namespace),
-                label,
-                by(concerned, tell_all.clone(), set_by_label),
-            ),
-            services: stores::keep(
-                &mut tasks,
-                scoped(client.clone(), namespace),
-                label,
-                by(concerned, tell_all.clone(), set_by_owner),
-            ),
-            stateful_sets: stores::keep(
-                &mut tasks,
-                scoped(client.clone(), namespace),
-                label,
-                by(concerned, tell_all.clone(), set_by_owner),
-            ),
-            claims: stores::keep(
-                &mut tasks,
-                scoped(client.clone(), namespace),
-                label,
-                by(concerned, tell_all.clone(), set_by_owner),
-            ),
-            volumes: stores::keep(
-                &mut tasks,
-                Api::all(client.clone()),
-                label,
-                by(concerned, tell_all.clone(), set_of_volume),
-            ),
-            nodes: stores::keep(
-                &mut tasks,
-                Api::all(client.clone()),
-                None,
-                by(concerned, tell_all, set_on_node),
-            ),
+            jobs: watch.keep(scoped(client(), namespace), None, set_of_job),
+            pods: watch.keep(scoped(client(), namespace), label, set_by_label),
+            services: watch.keep(scoped(client(), namespace), label, set_by_owner),
+            stateful_sets: watch.keep(scoped(client(), namespace), label, set_by_owner),
+            claims: watch.keep(scoped(client(), namespace), label, set_by_owner),
+            volumes: watch.keep(Api::all(client()), label, set_of_volume),
+            nodes: watch.keep(Api::all(client()), None, set_on_node),
         };
-        (tasks, stores)
+        (watch.tasks, stores)
     }
 
     /// Until every watch has listed what there is.
@@ -196,28 +137,41 @@ impl Stores {
     }
 }
 
-/// Tells of the sets whose objects changed.
-fn by<K>(
-    concerned: &Concerned,
-    tell_all: impl Fn() + Send + 'static,
-    set: fn(&K) -> Option<ObjectRef<StoredSet>>,
-) -> impl Fn(News<'_, K>) + Send + 'static
-where
-    K: 'static,
-{
-    let concerned = concerned.clone();
-    move |news| match news {
-        News::Of(object) => {
-            if let Some(set) = set(object) {
-                let _ = concerned.send(set);
+/// Tells the sets of what they depend on.
+struct Watch<'a> {
+    tasks: JoinSet<()>,
+    sets: &'a Objects<StoredSet>,
+}
+
+impl Watch<'_> {
+    /// Keeps objects up to date, and makes the sets be looked at whose they are.
+    fn keep<K>(
+        &mut self,
+        api: Api<K>,
+        label: Option<&str>,
+        set: fn(&K) -> Option<ObjectRef<StoredSet>>,
+    ) -> Store<K>
+    where
+        K: Resource + Clone + DeserializeOwned + Debug + Send + Sync + 'static,
+        K::DynamicType: Default + Eq + Hash + Clone + Send + Sync + 'static,
+    {
+        let (sets, concerned) = (self.sets.store.clone(), self.sets.concerned.clone());
+        let tell = move |news: News<'_, K>| match news {
+            News::Of(object) => set(object)
+                .into_iter()
+                .for_each(|set| concerned.look_at(set)),
+            News::All => {
+                for set in sets.state() {
+                    concerned.look_at(ObjectRef::from_obj(&*set));
+                }
             }
-        }
-        News::All => tell_all(),
+        };
+        stores::keep(&mut self.tasks, api, label, tell)
     }
 }
 
 fn set_by_owner<K: Resource>(child: &K) -> Option<ObjectRef<StoredSet>> {
-    let owner = crate::cache::Owner::of(child.meta(), "SampleSet")?;
+    let owner = Owner::of(child.meta(), "SampleSet")?;
     Some(ObjectRef::new(&owner.name).within(&child.namespace()?))
 }
 

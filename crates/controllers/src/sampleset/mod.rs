@@ -1,41 +1,29 @@
 //! The SampleSet controller.
 
 use std::sync::Arc;
-use std::time::Duration;
 
-use api::{SampleSet, SampleSetStatus, set_condition};
-use futures::FutureExt;
-use jiff::Timestamp;
 use kube::runtime::controller::Action;
 use kube::runtime::watcher;
 use kube::{Client, Resource};
-use plan::sampleset::{self, Plan, Seen, Settings, Urgency};
+use plan::sampleset::{self, Settings};
 
 mod apply;
 mod context;
 mod observe;
-
-pub(crate) use context::{StoredSampleJob, StoredSet};
-pub(crate) use observe::seen_secret;
+mod target;
 
 use context::{Context, Stores};
 
+use crate::common::{Common, Report};
 use crate::drive::{self, Objects, Options, Passes};
-use crate::events::Reporter;
-use crate::memory::Memories;
-use crate::{Error, Metrics, clock, identity, pods, scoped, status};
+use crate::stores::{StoredSet, readable};
+use crate::{Error, clock, identity, scoped};
 
 /// The lease of this controller: the id of the Go operator.
 pub const LEASE: &str = "37987177.paddlepaddle.org";
 
 /// The name of this controller in metrics and events.
 const NAME: &str = "sampleset-controller";
-/// Figures alone are written at most so often.
-const FIGURES_EVERY: Duration = Duration::from_secs(1);
-/// How soon to look again at what no watch tells of.
-const LOOK_AGAIN: Duration = Duration::from_secs(3);
-/// The condition that says what the API server would not do.
-const REFUSED: &str = "Refused";
 
 /// Runs the controller until `shutdown`, then lets running passes end.
 /// `ready` is called when the caches are filled and work begins.
@@ -45,32 +33,22 @@ pub async fn run(
     ready: impl FnOnce(),
     shutdown: impl Future<Output = ()> + Send + Sync + 'static,
 ) {
-    let shutdown = shutdown.shared();
     let namespace = options.namespace.clone();
     let namespace = namespace.as_deref();
     let sets = Objects::new();
     let (_tasks, stores) = Stores::watch(&client, namespace, &sets);
-    // Nothing is decided before every cache is filled.
-    tokio::select! {
-        () = stores.filled() => {}
-        () = shutdown.clone() => return,
-    }
     let concerned = sets.concerned.clone();
     let context = Arc::new(Context::new(client.clone(), options, stores, concerned));
-    drive::drive(scoped(client, namespace), sets, context, ready, shutdown).await;
+    let (api, filled) = (scoped(client, namespace), context.stores.filled());
+    drive::drive(api, sets, Arc::clone(&context), filled, ready, shutdown).await;
 }
 
 impl Passes for Context {
     type Object = StoredSet;
-    const NAME: &'static str = NAME;
     const CONCURRENCY: u16 = 8;
 
-    fn metrics(&self) -> &Metrics {
-        &self.metrics
-    }
-
-    fn memories(&self) -> &Memories {
-        &self.memories
+    fn common(&self) -> &Common {
+        &self.common
     }
 
     fn note(&self, event: &watcher::Event<StoredSet>) {
@@ -86,95 +64,29 @@ impl Passes for Context {
 
 /// The only place where the steps meet.
 async fn reconcile(stored: &StoredSet, context: &Context) -> Result<Action, Error> {
-    let now = context.clock.now();
-    let set = match &stored.0 {
-        Ok(set) => set,
-        Err(invalid) => {
-            let (namespace, name) = (&invalid.metadata.namespace, &invalid.metadata.name);
-            tracing::warn!(?namespace, ?name, error = %invalid, "a SampleSet can't be read");
-            return Ok(Action::await_change());
-        }
+    let common = &context.common;
+    let now = common.clock.now();
+    let Some(set) = readable(stored) else {
+        return Ok(Action::await_change());
     };
-    let uid = identity(&set.metadata.uid);
     let seen = observe::observe(context, set, now).await?;
     let mut plan = sampleset::plan(set, &seen, &context.settings, now);
     let applied = apply::apply(context, set, &plan).await?;
     if applied.is_over {
         return Ok(Action::await_change());
     }
-    refuse(&mut plan.status, set, applied.refusal.as_deref(), now);
-    let retry = match applied.refusal {
-        Some(_) => Some(context.memories.back_off(uid)),
-        None => {
-            context.memories.reset_back_off(uid);
-            None
-        }
+    let refusal = applied.refusal.as_deref();
+    sampleset::refuse(&mut plan.status, set, refusal, now);
+    let report = Report {
+        urgency: sampleset::urgency(set.status.as_ref(), &plan.status),
+        status: &plan.status,
+        events: &plan.events,
     };
-    let later = publish(context, set, &plan, now).await?;
-    let planned = plan.wake_at.map(|at| clock::until(at, now));
-    let wake = [planned, retry, later, look_again(context, uid, &seen)];
-    let wake = wake.into_iter().flatten().min();
-    Ok(wake.map_or_else(Action::await_change, Action::requeue))
-}
-
-/// When to look again at what no watch tells of: why a pod does not start, and the jobs
-/// that a set which is to go waits for.
-fn look_again(context: &Context, uid: &str, seen: &Seen) -> Option<Duration> {
-    let is_stuck = seen.pods.iter().any(pods::is_stuck);
-    if is_stuck {
-        // It may be for want of the servers' Secret, which somebody may have deleted.
-        context.accesses.forget(uid);
-    }
-    (is_stuck || !seen.jobs.is_empty()).then_some(LOOK_AGAIN)
-}
-
-/// Says what the API server would not do, or no longer.
-fn refuse(status: &mut SampleSetStatus, set: &SampleSet, refusal: Option<&str>, now: Timestamp) {
-    let (conditions, generation) = (&mut status.conditions, set.metadata.generation);
-    match refusal {
-        Some(why) => set_condition(
-            conditions,
-            REFUSED,
-            true,
-            "ByApiServer",
-            why,
-            generation,
-            now,
-        ),
-        None => conditions.retain(|condition| condition.type_ != REFUSED),
-    }
-}
-
-/// Writes the status, if it changed; returns how long it has to wait, if it does.
-async fn publish(
-    context: &Context,
-    set: &SampleSet,
-    plan: &Plan,
-    now: Timestamp,
-) -> Result<Option<Duration>, Error> {
+    let later = common
+        .publish(set, report, |status| status.phase, now)
+        .await?;
     let uid = identity(&set.metadata.uid);
-    match sampleset::urgency(set.status.as_ref(), &plan.status) {
-        Urgency::Never => {}
-        Urgency::Eventually if let Some(rest) = context.memories.rest(uid, FIGURES_EVERY) => {
-            return Ok(Some(rest));
-        }
-        Urgency::Eventually | Urgency::Now => {
-            let (client, memories) = (&context.client, &context.memories);
-            status::replace::<SampleSet>(client, memories, &set.metadata, &plan.status).await?;
-            tell_phase(set, &plan.status);
-        }
-    }
-    Reporter::new::<SampleSet>(&context.client, NAME, &set.metadata)
-        .tell_all(&plan.events, now)
-        .await;
-    Ok(None)
-}
-
-fn tell_phase(set: &SampleSet, status: &SampleSetStatus) {
-    let before = set.status.as_ref().and_then(|status| status.phase);
-    if let Some(phase) = status.phase.filter(|phase| Some(*phase) != before) {
-        let namespace = identity(&set.metadata.namespace);
-        let name = identity(&set.metadata.name);
-        tracing::info!("sampleset {namespace}/{name} is {phase}");
-    }
+    let retry = common.memories.judge(uid, refusal.is_some());
+    let planned = plan.wake_at.map(|at| clock::until(at, now));
+    Ok(clock::wake([planned, retry, later]))
 }

@@ -1,7 +1,7 @@
 //! Observing: what is seen of a set's children, of its servers, and of who uses
 //! it. It reads and never writes.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use api::{PaddleJob, SampleSet, labels};
 use jiff::Timestamp;
@@ -15,19 +15,15 @@ use kube::runtime::reflector::{ObjectRef, Store};
 use kube::{Api, Resource, ResourceExt};
 use plan::names;
 use plan::sampleset::{
-    self, Child, Kind, RuntimePod, SecretSeen, Seen, ServiceView, StatefulSetView, VolumeSecret,
-    VolumeView,
+    self, Child, Kind, RuntimePod, Seen, ServiceView, StatefulSetView, VolumeView, volume,
 };
 use serde::de::DeserializeOwned;
 
-use super::context::{Context, StoredSampleJob};
-use crate::cache::Owner;
+use super::context::Context;
+use super::target::Target;
 use crate::error::code;
-use crate::runtime::read;
-use crate::{Error, identity, nodes, pods};
-
-/// The driver that mounts the volumes.
-const CSI_DRIVER: &str = "csi.juicefs.com";
+use crate::stores::StoredSampleJob;
+use crate::{Error, nodes, pods, runtime};
 
 /// What the watches show, and what has to be asked for.
 pub(super) async fn observe(
@@ -35,40 +31,31 @@ pub(super) async fn observe(
     set: &SampleSet,
     now: Timestamp,
 ) -> Result<Seen, Error> {
-    let looks = Looks {
-        context,
-        set,
-        namespace: identity(&set.metadata.namespace),
-        name: identity(&set.metadata.name),
-        uid: identity(&set.metadata.uid),
-    };
+    let on = Target::new(context, set);
     let is_going = set.metadata.deletion_timestamp.is_some();
-    let mut seen = looks.children();
-    looks.pods(&mut seen, now).await?;
-    looks.servers(&mut seen).await?;
+    // No watch tells when somebody else's object goes.
+    for kind in context.all_foreign(on.uid) {
+        on.whose(kind).await?;
+    }
+    let mut seen = on.children();
+    on.pods(&mut seen, now).await?;
+    on.servers(&mut seen).await?;
     let status = set.status.as_ref();
     let is_made = status.is_some_and(|status| status.volume.is_some());
-    seen.has_csi_driver = is_made || looks.has_csi_driver().await?;
+    seen.has_csi_driver = is_made || on.has_csi_driver().await?;
     if is_going {
-        seen.everything_goes = looks.everything_goes().await?;
-        seen.jobs = looks.users().await?;
+        seen.everything_goes = on.everything_goes().await?;
+        seen.jobs = on.users().await?;
     }
-    seen.owner_is_gone = looks.owner_is_gone().await?;
+    seen.owner_is_gone = on.owner_is_gone().await?;
     let needed = sampleset::secrets_needed(set, &seen, &context.settings, now);
-    seen.volume_secret = looks.secret(needed.volume.as_deref()).await?;
-    seen.source_secret = looks.secret(needed.source.as_deref()).await?;
+    let client = &context.common.client;
+    (seen.volume_secret, seen.source_secret) =
+        runtime::secrets(client, on.namespace, needed).await?;
     Ok(seen)
 }
 
-struct Looks<'a> {
-    context: &'a Context,
-    set: &'a SampleSet,
-    namespace: &'a str,
-    name: &'a str,
-    uid: &'a str,
-}
-
-impl Looks<'_> {
+impl Target<'_> {
     fn children(&self) -> Seen {
         let stores = &self.context.stores;
         let applied = |meta: &ObjectMeta| annotation(meta, labels::APPLIED);
@@ -125,13 +112,12 @@ impl Looks<'_> {
     where
         K: Resource<DynamicType = ()> + Clone,
     {
-        let name = kind.name(self.namespace, self.name);
-        let mut reference = ObjectRef::new(&name);
+        let mut reference = ObjectRef::new(&self.name_of(kind));
         if kind != Kind::PersistentVolume {
             reference = reference.within(self.namespace);
         }
         match store.get(&reference) {
-            Some(child) if is_ours(child.meta(), self.uid) => Child::Ours(view(&child)),
+            Some(child) if self.owns(child.meta()) => Child::Ours(view(&child)),
             Some(_) => Child::Foreign,
             None if self.context.is_foreign(self.uid, kind) => Child::Foreign,
             None => Child::Missing,
@@ -145,10 +131,10 @@ impl Looks<'_> {
         let overdue = |pod: &&RuntimePod| sampleset::is_overdue(pod, now);
         let suspects = seen.pods.iter().filter(overdue);
         let suspects = suspects.filter_map(|pod| pod.node.as_deref()).collect();
-        let lost = nodes::lost(&self.context.client, suspects).await?;
+        let lost = nodes::lost(&self.context.common.client, suspects).await?;
         for pod in &mut seen.pods {
-            if pods::is_stuck(pod) && pod.trouble.is_none() && pod.ip.is_none() {
-                let client = &self.context.client;
+            if pod.is_stuck() && pod.trouble.is_none() && pod.ip.is_none() {
+                let client = &self.context.common.client;
                 pod.trouble = pods::complaint(client, self.namespace, pod).await?;
             }
             let node = pod.node.as_ref();
@@ -159,29 +145,25 @@ impl Looks<'_> {
 
     /// What the servers say, if it is known how to reach them.
     async fn servers(&self, seen: &mut Seen) -> Result<(), Error> {
-        let context = self.context;
-        let secret = names::server_secret(self.name);
-        let identity = context
-            .accesses
-            .of(&context.client, self.namespace, &secret, self.uid)
-            .await?;
-        if let Some(identity) = identity {
+        let (servers, meta) = (&self.context.servers, &self.set.metadata);
+        if seen.pods.iter().any(RuntimePod::is_stuck) {
+            // It may be for want of the servers' Secret, which somebody may have deleted.
+            servers.forget_access(self.uid);
+        }
+        let asked = sampleset::asks(self.set);
+        let tell = self.context.concerned.tell(meta);
+        let answers = servers.ask(self.uid, meta, &seen.pods, &asked, &tell);
+        if let Some(answers) = answers.await? {
             seen.server_secret = Child::Ours(());
-            seen.answers = context.servers.answers(
-                self.uid,
-                &seen.pods,
-                &identity,
-                &sampleset::asks(self.set),
-                &context.tell(self.set),
-            );
+            seen.answers = answers;
         }
         Ok(())
     }
 
     /// Whoever may not ask is not told that it is missing.
     async fn has_csi_driver(&self) -> Result<bool, Error> {
-        let drivers: Api<CSIDriver> = Api::all(self.context.client.clone());
-        match drivers.get_metadata_opt(CSI_DRIVER).await {
+        let drivers: Api<CSIDriver> = Api::all(self.context.common.client.clone());
+        match drivers.get_metadata_opt(volume::CSI_DRIVER).await {
             Err(error) if code(&error) == Some(403) => Ok(true),
             found => Ok(found.map_err(Error::Observe)?.is_some()),
         }
@@ -189,7 +171,7 @@ impl Looks<'_> {
 
     /// Whether the namespace of the set, or the kind, is being deleted.
     async fn everything_goes(&self) -> Result<bool, Error> {
-        let client = &self.context.client;
+        let client = &self.context.common.client;
         let namespace = goes::<Namespace>(Api::all(client.clone()), self.namespace);
         let kind = "samplesets.batch.paddlepaddle.org";
         let kind = goes::<CustomResourceDefinition>(Api::all(client.clone()), kind);
@@ -198,8 +180,7 @@ impl Looks<'_> {
 
     /// The PaddleJobs that use the set and have not ended.
     async fn users(&self) -> Result<BTreeSet<String>, Error> {
-        let jobs: Api<DeserializeGuard<PaddleJob>> =
-            Api::namespaced(self.context.client.clone(), self.namespace);
+        let jobs: Api<DeserializeGuard<PaddleJob>> = self.context.common.api(self.namespace);
         let jobs = jobs.list(&ListParams::default()).await;
         let jobs = jobs.map_err(Error::Observe)?.items.into_iter();
         let uses = |job: &PaddleJob| {
@@ -224,38 +205,11 @@ impl Looks<'_> {
         if lock.owner == self.uid || known.iter().any(|job| owns(job)) {
             return Ok(false);
         }
-        let jobs: Api<StoredSampleJob> =
-            Api::namespaced(self.context.client.clone(), self.namespace);
+        let jobs: Api<StoredSampleJob> = self.context.common.api(self.namespace);
         let jobs = jobs.list_metadata(&ListParams::default()).await;
         let mut jobs = jobs.map_err(Error::Observe)?.items.into_iter();
         Ok(!jobs.any(|job| job.metadata.uid.as_ref() == Some(&lock.owner)))
     }
-
-    async fn secret(&self, name: Option<&str>) -> Result<Option<SecretSeen>, Error> {
-        let Some(name) = name else { return Ok(None) };
-        let data = read(&self.context.client, self.namespace, name).await?;
-        Ok(Some(seen_secret(data.as_ref())))
-    }
-}
-
-/// What may be known of a Secret.
-pub(crate) fn seen_secret(data: Option<&BTreeMap<String, k8s_openapi::ByteString>>) -> SecretSeen {
-    let Some(data) = data else {
-        return SecretSeen::Missing;
-    };
-    let data = data.iter();
-    let data = data.map(|(key, value)| (key.as_str(), value.0.as_slice()));
-    SecretSeen::Present(VolumeSecret::read(data))
-}
-
-/// Whether a child is the set's: cluster-wide ones carry its uid in a label.
-pub(super) fn is_ours(meta: &ObjectMeta, uid: &str) -> bool {
-    let owner = Owner::of(meta, "SampleSet");
-    let label = meta
-        .labels
-        .as_ref()
-        .and_then(|all| all.get(labels::SET_UID));
-    owner.is_some_and(|owner| owner.uid == uid) || label.is_some_and(|label| label == uid)
 }
 
 fn annotation(meta: &ObjectMeta, key: &str) -> Option<String> {

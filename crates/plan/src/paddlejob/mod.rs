@@ -38,7 +38,7 @@ pub use nodes::is_overdue;
 pub use pods::WAIT_CONTAINER;
 pub use refusal::{Refusal, refuse, unreadable};
 pub use rendezvous::config_map;
-pub use status::{Urgency, urgency};
+pub use status::urgency;
 pub use world::{Address, ConfigMapView, PodPhase, PodView, SampleSetView, Seen, Trouble};
 
 use mode::finishing_roles;

@@ -10,6 +10,7 @@ use super::Plan;
 use super::mode::{Mode, replicas};
 use super::roster::{Member, Roster, State};
 use super::world::PodPhase;
+use crate::Urgency;
 
 /// Names of conditions.
 pub(super) mod condition {
@@ -26,19 +27,6 @@ pub(super) mod condition {
 pub(super) mod trouble {
     pub(in crate::paddlejob) const UNSCHEDULABLE: &str = "Unschedulable";
     pub(in crate::paddlejob) const WAITING: &str = "ContainerWaiting";
-}
-
-/// How soon a status has to be written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Urgency {
-    /// Nothing changed.
-    Never,
-    /// Counts or words: now and then.
-    Eventually,
-    /// A step on the way that the next one may overtake: in a moment.
-    Soon,
-    /// The phase, a condition, or something that others wait for.
-    Now,
 }
 
 /// How soon the status of a plan has to be written.

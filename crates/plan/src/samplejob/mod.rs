@@ -17,9 +17,9 @@ mod world;
 
 pub use world::{Rival, Run, Seen, Settings};
 
-use crate::Event;
 use crate::operation::{self, Cancel, Post, State};
 use crate::sampleset::SecretsNeeded;
+use crate::{Event, Urgency};
 
 /// What is to be done, and what the status says then. It is carried out in the
 /// order of its fields.
@@ -148,6 +148,17 @@ pub fn plan(job: &SampleJob, seen: &Seen, settings: &Settings, now: Timestamp) -
         once::plan(&mut plan, job, seen, settings, now);
     }
     plan
+}
+
+/// How soon the new status has to be written.
+pub fn urgency(old: Option<&SampleJobStatus>, new: &SampleJobStatus) -> Urgency {
+    // All but how far it is, in figures and words.
+    let essence = |status: &SampleJobStatus| SampleJobStatus {
+        progress: None,
+        message: None,
+        ..status.clone()
+    };
+    Urgency::by(essence, old, new)
 }
 
 /// What the conditions are about.

@@ -3,6 +3,8 @@
 use api::{CacheStatus, SampleSet, SampleSetStatus, set_condition};
 use jiff::Timestamp;
 
+use crate::Urgency;
+
 /// The spec can work.
 pub(super) const ACCEPTED: &str = "Accepted";
 /// The volume is there.
@@ -17,6 +19,8 @@ pub(super) const WARM: &str = "Warm";
 pub(super) const IGNORED: &str = "SpecChangeIgnored";
 /// The set is being deleted.
 pub(super) const DELETING: &str = "Deleting";
+/// The API server would not do something.
+const REFUSED: &str = "Refused";
 
 /// Says something in the status.
 pub(super) struct Say<'a> {
@@ -41,28 +45,24 @@ impl Say<'_> {
     }
 }
 
-/// How soon a status has to be written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Urgency {
-    /// Nothing changed.
-    Never,
-    /// Figures or words: at most every second.
-    Eventually,
-    /// The phase, a condition, the lock: at once.
-    Now,
+/// Says what the API server would not do, in its words, or no longer.
+pub fn refuse(
+    status: &mut SampleSetStatus,
+    set: &SampleSet,
+    refusal: Option<&str>,
+    now: Timestamp,
+) {
+    match refusal {
+        Some(why) => Say { status, set, now }.say(REFUSED, true, "ByApiServer", why),
+        None => status
+            .conditions
+            .retain(|condition| condition.type_ != REFUSED),
+    }
 }
 
 /// How soon the new status has to be written.
 pub fn urgency(old: Option<&SampleSetStatus>, new: &SampleSetStatus) -> Urgency {
-    let none = SampleSetStatus::default();
-    let old = old.unwrap_or(&none);
-    if old == new {
-        Urgency::Never
-    } else if essence(old) == essence(new) {
-        Urgency::Eventually
-    } else {
-        Urgency::Now
-    }
+    Urgency::by(essence, old, new)
 }
 
 /// A status without figures and wording.

@@ -44,6 +44,7 @@ pub(super) fn delete(plan: &mut Plan, work: &Work<'_>) {
             "it waits for the PaddleJobs that use it: {}",
             jobs.join(", ")
         );
+        work.look_soon(plan);
         return plan.say(work).say(DELETING, false, "InUse", message);
     }
     if serves && !cleared(plan, work) {

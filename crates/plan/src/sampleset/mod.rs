@@ -24,7 +24,7 @@ pub mod volume;
 mod work;
 mod world;
 
-pub use conditions::{Urgency, urgency};
+pub use conditions::{refuse, urgency};
 pub use nodes::is_overdue;
 pub use validity::partitions;
 pub use world::{
@@ -235,6 +235,9 @@ pub fn plan(set: &SampleSet, seen: &Seen, settings: &Settings, now: Timestamp) -
     };
     let work = Work::new(set, seen, settings, now);
     nodes::release_names(&mut plan, seen, now);
+    if seen.pods.iter().any(RuntimePod::is_stuck) {
+        work.look_soon(&mut plan);
+    }
     let finalizers = set.metadata.finalizers.as_deref().unwrap_or_default();
     if set.metadata.deletion_timestamp.is_some() {
         deletion::delete(&mut plan, &work);
@@ -272,7 +275,7 @@ fn proceed(plan: &mut Plan, work: &Work<'_>) {
         Ok(seen.claim.ours().is_some_and(|claim| claim.is_bound))
     };
     if volume.is_err() {
-        operations::look_again(plan, work);
+        work.look_again(plan);
     }
     let namespace = set.metadata.namespace.as_deref().unwrap_or_default();
     let wanted = nodes::wanted(work.name, seen, work.partitions);

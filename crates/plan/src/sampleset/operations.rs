@@ -13,10 +13,6 @@ use super::work::{Due, TRIES, Work, warm_due};
 use crate::operation::{self, Course, Order, Outcome, Task};
 use crate::{Event, names};
 
-/// How long it takes to look again at a server that does not answer, or for a
-/// Secret that is missing.
-const LOOK_AGAIN: i64 = 10;
-
 /// Starts, follows and ends operations; afterwards `plan.status.operation` says
 /// who has the lock. Returns how many servers there should be: those that are
 /// too many stay until what they hold has been dropped.
@@ -90,16 +86,9 @@ fn start_sync(plan: &mut Plan, work: &Work<'_>) {
 }
 
 fn wait(plan: &mut Plan, work: &Work<'_>, obstacle: &Obstacle) {
-    look_again(plan, work);
+    work.look_again(plan);
     plan.say(work)
         .say(SYNCED, false, obstacle.reason, obstacle.message.clone());
-}
-
-pub(super) fn look_again(plan: &mut Plan, work: &Work<'_>) {
-    let again = work
-        .now
-        .checked_add(jiff::SignedDuration::from_secs(LOOK_AGAIN));
-    plan.wake_at(again.unwrap_or(work.now));
 }
 
 /// Whether the keys of a copy are there.
@@ -234,7 +223,7 @@ fn course(
     if let Outcome::Running { message, .. } = &course.outcome
         && message.is_some()
     {
-        look_again(plan, work);
+        work.look_again(plan);
     }
     course
 }

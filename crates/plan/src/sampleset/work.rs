@@ -8,6 +8,13 @@ use super::{Plan, validity};
 use crate::operation::{Credentials, SyncTask, WarmupTask};
 use crate::{fingerprint, names};
 
+/// How long it takes to look again at a server that does not answer, or for a
+/// Secret that is missing.
+const LOOK_AGAIN: SignedDuration = SignedDuration::from_secs(10);
+/// The same for what keeps a user waiting: why a pod does not start, and the jobs
+/// that a set which is to go waits for.
+const LOOK_SOON: SignedDuration = SignedDuration::from_secs(3);
+
 /// A set, what is seen of it, and what it asks for.
 pub(super) struct Work<'a> {
     pub set: &'a SampleSet,
@@ -52,6 +59,16 @@ impl<'a> Work<'a> {
             warmup: validity::warmup_task(set).ok().flatten(),
             faults: validity::faults(set, settings),
         }
+    }
+
+    /// Looks again at what no watch tells of.
+    pub(super) fn look_again(&self, plan: &mut Plan) {
+        plan.wake_at(self.now.checked_add(LOOK_AGAIN).unwrap_or(self.now));
+    }
+
+    /// Looks again at what no watch tells of and somebody waits for.
+    pub(super) fn look_soon(&self, plan: &mut Plan) {
+        plan.wake_at(self.now.checked_add(LOOK_SOON).unwrap_or(self.now));
     }
 
     /// The lock as it is seen to be.

@@ -155,6 +155,13 @@ pub struct RuntimePod {
     pub is_node_lost: bool,
 }
 
+impl RuntimePod {
+    /// Whether it has a node, and still nothing of it runs.
+    pub fn is_stuck(&self) -> bool {
+        self.node.is_some() && !self.is_ready && self.deleted_at.is_none()
+    }
+}
+
 /// A Secret as it was read.
 #[derive(Clone, Debug, PartialEq)]
 pub enum SecretSeen {

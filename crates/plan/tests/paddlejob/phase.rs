@@ -2,7 +2,8 @@
 
 use api::{Phase, Role};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use plan::paddlejob::{Address, PodPhase, Seen, Trouble, Urgency, urgency};
+use plan::Urgency;
+use plan::paddlejob::{Address, PodPhase, Seen, Trouble, urgency};
 
 use crate::support::*;
 

@@ -46,6 +46,7 @@ fn jobs_that_use_the_set_are_waited_for_and_named() {
     let (reason, message) = stage.told("Deleting");
     assert_eq!(reason, "InUse");
     assert!(message.contains("resnet"), "{message}");
+    assert_eq!(stage.plan_set().wake_at, Some(now() + seconds(3)));
     assert!(stage.seen.stateful_set.ours().is_some());
     let stage = stage.change(|stage| stage.seen.jobs.clear()).settle();
     assert!(stage.set.is_none());

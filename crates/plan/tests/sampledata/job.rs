@@ -1,7 +1,9 @@
 //! What a SampleJob asks for, waits for and says.
 
 use api::{Operation, SampleJobPhase, SyncOptions};
+use plan::Urgency;
 use plan::operation::{State, Task};
+use plan::samplejob::urgency;
 
 use crate::support::*;
 
@@ -314,4 +316,19 @@ fn a_local_source_must_lie_in_that_of_the_set() {
             .1
             .contains("spec.source.uri of the SampleSet")
     );
+}
+
+#[test]
+fn progress_alone_may_wait_and_a_phase_may_not() {
+    let stage = ready().says(Operation::Clear, running());
+    let stage = stage.with(job("a", Operation::Clear)).settle();
+    let old = stage.job("a").status.as_ref();
+    let mut new = old.unwrap().clone();
+    assert_eq!(urgency(old, &new), Urgency::Never);
+    new.progress = Some(api::Progress::default());
+    new.message = Some("half of it".to_owned());
+    assert_eq!(urgency(old, &new), Urgency::Eventually);
+    new.phase = Some(SampleJobPhase::Succeeded);
+    assert_eq!(urgency(old, &new), Urgency::Now);
+    assert_eq!(urgency(None, &new), Urgency::Now);
 }

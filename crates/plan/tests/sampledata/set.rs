@@ -1,7 +1,8 @@
 //! The way of a set from nothing to Ready, and what it waits for.
 
 use api::{Operation, SampleSetPhase};
-use plan::sampleset::{Child, Urgency, urgency};
+use plan::Urgency;
+use plan::sampleset::{Child, refuse, urgency};
 
 use crate::support::*;
 
@@ -207,6 +208,30 @@ fn figures_alone_may_wait_and_a_phase_may_not() {
     );
     assert_eq!(urgency(Some(&old), &new), Urgency::Eventually);
     assert_eq!(urgency(None, &new), Urgency::Now);
+}
+
+#[test]
+fn why_a_pod_does_not_start_is_looked_at_soon() {
+    let stage = stage(set("imagenet")).settle();
+    assert_eq!(stage.plan_set().wake_at, None);
+    let stage = stage.change(|stage| stage.seen.pods[0].is_ready = false);
+    assert_eq!(stage.plan_set().wake_at, Some(now() + seconds(3)));
+}
+
+#[test]
+fn what_the_api_server_refuses_is_said_until_it_does_not() {
+    let stage = stage(set("imagenet")).settle();
+    let before = stage.status().clone();
+    let mut status = before.clone();
+    refuse(&mut status, stage.set(), Some("Service a: no"), now());
+    let said = status
+        .conditions
+        .iter()
+        .find(|said| said.type_ == "Refused");
+    let said = said.map(|said| (said.reason.as_str(), said.message.as_str()));
+    assert_eq!(said, Some(("ByApiServer", "Service a: no")));
+    refuse(&mut status, stage.set(), None, now());
+    assert_eq!(status, before);
 }
 
 #[test]

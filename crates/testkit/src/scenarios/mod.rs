@@ -1,5 +1,5 @@
-//! The conformance scenarios of PaddleJob: what a user may rely on, on any
-//! Kubernetes API. A harness runs them from [`ALL`] with [`run`].
+//! The conformance scenarios: what a user may rely on, on any Kubernetes API. Nearly
+//! all are of PaddleJob. A harness runs them from [`ALL`] with [`run`].
 
 use std::fmt::Debug;
 use std::panic::AssertUnwindSafe;
@@ -22,6 +22,7 @@ mod names;
 mod phases;
 mod restart;
 mod scaling;
+mod sets;
 mod start;
 mod suspend;
 mod takeover;
@@ -81,6 +82,7 @@ pub const ALL: &[Scenario] = scenarios! {
         deletion_in_the_foreground, same_name_in_two_namespaces;
     takeover: ps_job, collective_job, job_with_services, half_made_job, ended_job, deleted_job,
         replaced_worker, restarted_job;
+    sets: name_taken;
     invalid: nothing_is_made, mended, spoilt, refused_pod;
 };
 

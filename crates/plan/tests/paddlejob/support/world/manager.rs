@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use api::{PaddleJob, PaddleJobStatus, labels};
-use plan::paddlejob::{self, ConfigMapView, Plan, Refusal, Seen, Settings, Urgency};
+use plan::Urgency;
+use plan::paddlejob::{self, ConfigMapView, Plan, Refusal, Seen, Settings};
 use serde_json::Value;
 
 use super::{Birth, Counts, World, shared};
