@@ -12,7 +12,7 @@ pub mod source;
 mod tasks;
 
 pub(crate) use course::percent;
-pub use course::{Course, Order, Outcome, cancel, follow, ids};
+pub use course::{Course, Ending, Order, Outcome, end, follow, ids};
 pub(crate) use tasks::gone_options;
 pub use tasks::{clear, rmr, sync, warmup};
 

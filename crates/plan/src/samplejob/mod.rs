@@ -6,7 +6,7 @@ use api::{
     Condition, Operation, OperationStatus, SampleJob, SampleJobPhase, SampleJobStatus, SampleSet,
     labels, set_condition,
 };
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
 mod once;
@@ -67,9 +67,16 @@ pub struct Named {
     pub uid: String,
 }
 
+/// How long it takes to look again for what no watch reports.
+const LOOK_AGAIN: SignedDuration = SignedDuration::from_secs(10);
+
 impl Plan {
     fn wake_at(&mut self, at: Timestamp) {
         self.wake_at = Some(self.wake_at.map_or(at, |earlier| earlier.min(at)));
+    }
+
+    fn look_again(&mut self, now: Timestamp) {
+        self.wake_at(now.checked_add(LOOK_AGAIN).unwrap_or(now));
     }
 
     /// Whether nothing is to be done; the status may still have changed.
@@ -146,6 +153,10 @@ pub fn plan(job: &SampleJob, seen: &Seen, settings: &Settings, now: Timestamp) -
         schedule::plan(&mut plan, job, seen, settings, now);
     } else {
         once::plan(&mut plan, job, seen, settings, now);
+    }
+    if !plan.posted.is_empty() || !plan.cancelled.is_empty() {
+        // A request may be lost, and a server that did not get it has nothing to tell.
+        plan.look_again(now);
     }
     plan
 }

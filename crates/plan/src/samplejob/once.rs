@@ -11,15 +11,12 @@ use super::condition::{COMPLETE, FAILED, IGNORED, WAITING};
 use super::turn::{self, TURN};
 use super::world::{Seen, Settings};
 use super::{Lock, Plan, validity};
-use crate::operation::{self, Credentials, Done, Order, Outcome, Task, percent};
+use crate::operation::{self, Credentials, Done, Ending, Order, Outcome, Task, percent};
 use crate::sampleset::{Obstacle, is_mounted, partitions, present, source_secret};
 use crate::{Event, names};
 
 const INVALID: &str = "InvalidSpec";
 const TERMINATED: &str = "Terminated";
-
-/// How long it takes to look again for what no watch reports.
-const LOOK_AGAIN: SignedDuration = SignedDuration::from_secs(10);
 
 /// Decides what is to be done for a job without a schedule.
 pub(super) fn plan(
@@ -150,7 +147,7 @@ fn wait(
 ) {
     let obstacle = obstacle(job, seen, set);
     if let Err(obstacle) = obstacle {
-        plan.wake_at(now.checked_add(LOOK_AGAIN).unwrap_or(now));
+        plan.look_again(now);
         return hold(plan, job, &obstacle, now);
     }
     let first = turn::before(job, seen);
@@ -163,8 +160,7 @@ fn wait(
     match lock {
         None if first.is_none() => plan.lock = Some(taken(job, set)),
         Some(lock) if first.is_none() && job.spec.terminate == Some(true) => {
-            let cancelled = operation::cancel(&seen.answers, &lock.id, lock.type_);
-            plan.cancelled.extend(cancelled);
+            plan.cancelled.extend(ending(seen, lock).cancelled);
         }
         _ => {}
     }
@@ -279,7 +275,8 @@ fn run(
             now,
         );
     } else if job.spec.terminate == Some(true) && plan.status.terminates != Some(true) {
-        return terminate(plan, job, seen, lock, now);
+        let why = (TERMINATED, "spec.terminate was set");
+        return stop(plan, job, seen, lock, why, now);
     }
     // Partitions that came later are the set's to warm.
     tasks.retain(|partition, _| lock.partitions.is_none_or(|all| *partition < all));
@@ -289,6 +286,7 @@ fn run(
         owner: &lock.owner,
         tasks,
         credentials: credentials(job, set).filter(|_| is_sync),
+        pods: &seen.pods,
     };
     let name = set.metadata.name.as_deref().unwrap_or_default();
     let course = operation::follow(&order, &seen.answers, |at| names::runtime_pod(name, at));
@@ -297,7 +295,7 @@ fn run(
         && !course.posted.is_empty()
         && let Err(obstacle) = sync_secrets(job, set, seen)
     {
-        plan.wake_at(now.checked_add(LOOK_AGAIN).unwrap_or(now));
+        plan.look_again(now);
         plan.status.message = Some(obstacle.message);
         return;
     }
@@ -305,7 +303,7 @@ fn run(
     match course.outcome {
         Outcome::Running { progress, message } => {
             if message.is_some() {
-                plan.wake_at(now.checked_add(LOOK_AGAIN).unwrap_or(now));
+                plan.look_again(now);
             }
             let known = progress != Progress::default();
             plan.status.progress = known.then_some(progress);
@@ -323,19 +321,29 @@ fn run(
     }
 }
 
-/// `terminate` was set on a running job.
-fn terminate(
+/// How the operation comes to its end on all servers.
+fn ending(seen: &Seen, lock: &OperationStatus) -> Ending {
+    operation::end(&lock.id, lock.type_, &seen.pods, &seen.answers)
+}
+
+/// Ends the operation of a running job, which has failed when it has ended everywhere.
+fn stop(
     plan: &mut Plan,
     job: &SampleJob,
     seen: &Seen,
     lock: &OperationStatus,
+    (reason, message): (&str, &str),
     now: Timestamp,
 ) {
-    let cancelled = operation::cancel(&seen.answers, &lock.id, lock.type_);
-    if cancelled.is_empty() {
-        fail(plan, job, TERMINATED, "spec.terminate was set", now);
+    let ending = ending(seen, lock);
+    plan.cancelled.extend(ending.cancelled);
+    match ending.waits_for {
+        None => fail(plan, job, reason, message, now),
+        Some(waits_for) => {
+            plan.status.message = Some(format!("{message}; waits for {waits_for}"));
+            plan.look_again(now);
+        }
     }
-    plan.cancelled.extend(cancelled);
 }
 
 fn succeed(

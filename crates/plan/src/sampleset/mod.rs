@@ -253,6 +253,10 @@ pub fn plan(set: &SampleSet, seen: &Seen, settings: &Settings, now: Timestamp) -
     } else {
         proceed(&mut plan, &work);
     }
+    if !plan.posted.is_empty() || !plan.cancelled.is_empty() {
+        // A request may be lost, and a server that did not get it has nothing to tell.
+        work.look_again(&mut plan);
+    }
     plan
 }
 

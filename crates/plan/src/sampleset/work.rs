@@ -5,7 +5,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::world::{Seen, Settings};
 use super::{Plan, validity};
-use crate::operation::{Credentials, SyncTask, WarmupTask};
+use crate::operation::{self, Credentials, Ending, SyncTask, WarmupTask};
 use crate::{fingerprint, names};
 
 /// How long it takes to look again at a server that does not answer, or for a
@@ -82,6 +82,12 @@ impl<'a> Work<'a> {
             lock.owner == self.uid && lock.type_ == operation && lock.follow_up.is_none()
         };
         self.lock().filter(own)
+    }
+
+    /// Ends an operation on all servers.
+    pub(super) fn end(&self, lock: &OperationStatus) -> Ending {
+        let seen = self.seen;
+        operation::end(&lock.id, lock.type_, &seen.pods, &seen.answers)
     }
 
     pub(super) fn server(&self, partition: i32) -> String {

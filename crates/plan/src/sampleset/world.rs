@@ -160,6 +160,12 @@ impl RuntimePod {
     pub fn is_stuck(&self) -> bool {
         self.node.is_some() && !self.is_ready && self.deleted_at.is_none()
     }
+
+    /// Whether its server may be at work, even if it does not answer: it has begun, and
+    /// its node does not say that it has ended since.
+    pub fn may_work(&self) -> bool {
+        self.ip.is_some() && (self.is_ready || self.trouble.is_none())
+    }
 }
 
 /// A Secret as it was read.

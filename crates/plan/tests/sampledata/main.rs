@@ -8,6 +8,7 @@
     reason = "a test that meets what it does not expect should end there"
 )]
 
+mod cancel;
 mod children;
 mod deletion;
 mod job;
