@@ -47,30 +47,29 @@ pub(super) fn plan(
     if !ignored.is_empty() {
         plan.say(job, (IGNORED, true), "NoEffect", ignored.join("; "), now);
     }
-    let tasks = match validity::tasks(job, seen.set.as_deref(), settings) {
-        Ok(tasks) => tasks,
-        Err(fault) => return fail(plan, job, INVALID, &fault, now),
-    };
-    let Some(set) = seen.set.as_deref() else {
-        return without_set(plan, job, now);
-    };
-    let lock = set
-        .status
-        .as_ref()
-        .and_then(|status| status.operation.as_ref());
+    let set = seen.set.as_deref();
+    let lock = set.and_then(|set| set.status.as_ref()?.operation.as_ref());
     let uid = job.metadata.uid.as_deref().unwrap_or_default();
-    match lock {
-        Some(lock) if lock.owner == uid && lock.follow_up.is_none() => {
-            run(plan, job, seen, (set, lock), tasks, now);
-        }
-        _ => wait(plan, job, seen, set, lock, now),
+    let own = lock.filter(|lock| lock.owner == uid && lock.follow_up.is_none());
+    let tasks = match (validity::tasks(job, set, settings), own) {
+        (Ok(tasks), _) => tasks,
+        // It had been started before somebody changed the set, or the job.
+        (Err(fault), Some(own)) => return stop(plan, job, seen, own, (INVALID, &fault), now),
+        (Err(fault), None) => return fail(plan, job, INVALID, &fault, now),
+    };
+    match (set, own) {
+        (None, _) => without_set(plan, job, now),
+        (Some(set), Some(own)) => run(plan, job, seen, (set, own), tasks, now),
+        (Some(set), None) => wait(plan, job, seen, set, lock, now),
     }
 }
 
-/// A job that was refused is looked at again when its spec was changed.
+/// A job that was refused is looked at again when its spec was changed, unless it had
+/// begun: its servers know its id as that of an operation that has ended.
 fn is_corrected(plan: &Plan, job: &SampleJob) -> bool {
     let refused = plan.told(FAILED).is_some_and(|told| told.reason == INVALID);
-    refused && plan.status.observed_generation != job.metadata.generation
+    let has_begun = plan.status.start_time.is_some();
+    refused && !has_begun && plan.status.observed_generation != job.metadata.generation
 }
 
 /// The lock goes back once the result is in the cached status; a sync leaves it

@@ -144,6 +144,28 @@ fn a_set_that_is_deleted_does_not_wait_for_a_silent_server_for_ever() {
 }
 
 #[test]
+fn a_fault_in_the_set_ends_the_operation_of_a_running_job_first() {
+    let spoilt = |set: api::SampleSet| {
+        set.edit(|spec| spec.warmup.get_or_insert_default().file = Some("../list".to_owned()))
+    };
+    let stage = warming().edit(spoilt);
+    let plan = stage.plan_job("a");
+    assert_eq!(plan.cancelled.len(), 2);
+    assert_eq!(plan.status.phase, Some(SampleJobPhase::Running));
+    let stage = stage.settle();
+    let (reason, message) = stage.job_told("a", "Failed");
+    assert_eq!(reason, "InvalidSpec");
+    assert!(message.contains("warmup file"), "{message}");
+    assert_eq!(stage.status().operation, None);
+    // Its id is used up: whoever wants it done creates another job.
+    let stage = stage.change(|stage| {
+        let edited = stage.job("a").clone().edit(|spec| spec.suspend = None);
+        *stage.job_mut("a") = edited;
+    });
+    assert_eq!(stage.settle().job_told("a", "Failed").0, "InvalidSpec");
+}
+
+#[test]
 fn a_request_that_was_lost_is_made_again() {
     let stage = stage(set("imagenet")).change(|stage| stage.lost_posts = 1);
     let mut stage = stage;
