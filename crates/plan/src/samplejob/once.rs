@@ -11,8 +11,8 @@ use super::condition::{COMPLETE, FAILED, IGNORED, WAITING};
 use super::turn::{self, TURN};
 use super::world::{Seen, Settings};
 use super::{Lock, Plan, validity};
-use crate::operation::{self, Credentials, Done, Ending, Order, Outcome, Task, percent};
-use crate::sampleset::{Obstacle, is_mounted, partitions, present, source_secret};
+use crate::operation::{self, Credentials, Done, Ending, Order, Outcome, State, Task, percent};
+use crate::sampleset::{Obstacle, is_mounted, key_of_sync, partitions, present, source_secret};
 use crate::{Event, names};
 
 const INVALID: &str = "InvalidSpec";
@@ -60,7 +60,7 @@ pub(super) fn plan(
     match (set, own) {
         (None, _) => without_set(plan, job, now),
         (Some(set), Some(own)) => run(plan, job, seen, (set, own), tasks, now),
-        (Some(set), None) => wait(plan, job, seen, set, lock, now),
+        (Some(set), None) => wait(plan, job, seen, (set, lock), &tasks, now),
     }
 }
 
@@ -72,8 +72,13 @@ fn is_corrected(plan: &Plan, job: &SampleJob) -> bool {
     refused && !has_begun && plan.status.observed_generation != job.metadata.generation
 }
 
-/// The lock goes back once the result is in the cached status; a sync leaves it
-/// to the set, which caches before any other job comes.
+fn is_dry(job: &SampleJob) -> bool {
+    let options = job.spec.sync_options.as_ref();
+    options.is_some_and(|options| options.dry == Some(true))
+}
+
+/// The lock goes back once the result is in the cached status; a sync that copied
+/// something leaves it to the set, which caches before any other job comes.
 fn end(plan: &mut Plan, job: &SampleJob, seen: &Seen, now: Timestamp) {
     let uid = job.metadata.uid.as_deref().unwrap_or_default();
     let lock = seen
@@ -82,8 +87,9 @@ fn end(plan: &mut Plan, job: &SampleJob, seen: &Seen, now: Timestamp) {
         .and_then(|set| set.status.as_ref()?.operation.as_ref());
     let own = lock.filter(|lock| lock.owner == uid && lock.follow_up.is_none());
     if let Some(lock) = own {
-        let copied =
-            plan.status.phase == Some(SampleJobPhase::Succeeded) && lock.type_ == Operation::Sync;
+        let copied = plan.status.phase == Some(SampleJobPhase::Succeeded)
+            && lock.type_ == Operation::Sync
+            && !is_dry(job);
         plan.lock = Some(Lock {
             operation: copied.then(|| OperationStatus {
                 follow_up: Some(Operation::Warmup),
@@ -140,8 +146,8 @@ fn wait(
     plan: &mut Plan,
     job: &SampleJob,
     seen: &Seen,
-    set: &SampleSet,
-    lock: Option<&OperationStatus>,
+    (set, lock): (&SampleSet, Option<&OperationStatus>),
+    tasks: &BTreeMap<i32, Task>,
     now: Timestamp,
 ) {
     let obstacle = obstacle(job, seen, set);
@@ -157,7 +163,7 @@ fn wait(
     };
     hold(plan, job, &Obstacle::new(TURN, message), now);
     match lock {
-        None if first.is_none() => plan.lock = Some(taken(job, set)),
+        None if first.is_none() => plan.lock = Some(taken(job, set, tasks)),
         Some(lock) if first.is_none() && job.spec.terminate == Some(true) => {
             plan.cancelled.extend(ending(seen, lock).cancelled);
         }
@@ -165,7 +171,7 @@ fn wait(
     }
 }
 
-fn taken(job: &SampleJob, set: &SampleSet) -> Lock {
+fn taken(job: &SampleJob, set: &SampleSet, tasks: &BTreeMap<i32, Task>) -> Lock {
     let uid = job.metadata.uid.clone().unwrap_or_default();
     Lock {
         operation: job.spec.type_.map(|type_| OperationStatus {
@@ -174,8 +180,16 @@ fn taken(job: &SampleJob, set: &SampleSet) -> Lock {
             owner: uid,
             follow_up: None,
             partitions: Some(partitions(set)),
-            key: None,
+            key: key(set, tasks),
         }),
+    }
+}
+
+/// By what the set knows that its own copy was made.
+fn key(set: &SampleSet, tasks: &BTreeMap<i32, Task>) -> Option<String> {
+    match tasks.get(&0) {
+        Some(Task::Sync(task)) => key_of_sync(set, task),
+        _ => None,
     }
 }
 
@@ -277,6 +291,17 @@ fn run(
         let why = (TERMINATED, "spec.terminate was set");
         return stop(plan, job, seen, lock, why, now);
     }
+    let key = key(set, &tasks);
+    let is_unasked = operation::state(&seen.answers, 0, &lock.id) == State::NotFound;
+    if lock.key != key && is_unasked {
+        // The source was changed since: the lock says what is really copied.
+        let operation = Some(OperationStatus {
+            key,
+            ..lock.clone()
+        });
+        plan.lock = Some(Lock { operation });
+        return;
+    }
     // Partitions that came later are the set's to warm.
     tasks.retain(|partition, _| lock.partitions.is_none_or(|all| *partition < all));
     let is_sync = lock.type_ == Operation::Sync;
@@ -359,6 +384,7 @@ fn succeed(
     let (files, bytes) = (sum(|done| done.files), sum(|done| done.bytes));
     let cached = percent(Some(sum(|done| done.cached_bytes)), Some(bytes)).unwrap_or(100);
     let message = match type_ {
+        Operation::Sync if is_dry(job) => format!("{files} files would be copied"),
         Operation::Sync => format!("{files} files were copied"),
         Operation::Warmup => format!("{cached}% of {files} files are cached"),
         Operation::Clear => "what was cached is dropped".to_owned(),

@@ -42,7 +42,7 @@ pub(super) fn operate(plan: &mut Plan, work: &Work<'_>) -> i32 {
 fn advance(plan: &mut Plan, work: &Work<'_>) {
     match work.lock() {
         None => start(plan, work),
-        Some(lock) if lock.follow_up == Some(Operation::Warmup) => follow_up(plan, work),
+        Some(lock) if lock.follow_up == Some(Operation::Warmup) => follow_up(plan, work, lock),
         Some(lock) if is_unwanted(work, lock) => abandon(plan, work, lock),
         Some(lock) if lock.owner == work.uid => follow(plan, work, lock),
         Some(_) => {}
@@ -150,17 +150,20 @@ fn take(plan: &mut Plan, work: &Work<'_>, type_: Operation, key: Option<String>)
     });
 }
 
-/// A copy succeeded, of the set itself or of a SampleJob: the data is there, and
-/// has to be cached anew. No SampleJob comes between.
-fn follow_up(plan: &mut Plan, work: &Work<'_>) {
-    plan.status.sync = Some(attempt(
-        plan.status.sync.as_ref(),
-        work,
-        work.sync_key(),
-        Ok(()),
-    ));
+/// A copy succeeded, of the set itself or of a SampleJob: there is new data, which has
+/// to be cached. No SampleJob comes between. What was copied is what the lock says, if
+/// it is what the set asked for then.
+fn follow_up(plan: &mut Plan, work: &Work<'_>, lock: &OperationStatus) {
     plan.status.operation = None;
     forget_warmth(plan);
+    if lock.key.is_some() {
+        let old = plan.status.sync.take();
+        plan.status.sync = Some(attempt(old.as_ref(), work, lock.key.clone(), Ok(())));
+        if lock.key != work.sync_key() {
+            // It asks for something else by now, which is copied first.
+            return;
+        }
+    }
     if let Some(warmup) = &work.warmup {
         take(plan, work, Operation::Warmup, Some(warmup.key()));
     }

@@ -96,17 +96,8 @@ impl<'a> Work<'a> {
 
     /// Fingerprint of the copy that the spec asks for.
     pub(super) fn sync_key(&self) -> Option<String> {
-        let source = &self.sync.as_ref()?.source;
-        let secret = self
-            .set
-            .spec
-            .source
-            .as_ref()
-            .and_then(|source| source.secret_ref.as_ref());
-        Some(fingerprint::of(&(
-            source,
-            secret.and_then(|secret| secret.name.as_ref()),
-        )))
+        let task = self.sync.as_ref()?;
+        Some(validity::sync_key(self.set, task))
     }
 
     /// Fingerprint of a partition that has been cached as the spec asks for.

@@ -10,6 +10,7 @@
 
 mod cancel;
 mod children;
+mod credit;
 mod deletion;
 mod job;
 mod lock;
