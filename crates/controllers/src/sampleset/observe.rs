@@ -13,11 +13,11 @@ use kube::api::ListParams;
 use kube::core::DeserializeGuard;
 use kube::runtime::reflector::{ObjectRef, Store};
 use kube::{Api, Resource, ResourceExt};
-use plan::names;
 use plan::sampleset::{
     self, Child, Kind, RuntimePod, SecretSeen, Seen, ServiceView, StatefulSetView, VolumeSecret,
     VolumeView,
 };
+use plan::{names, paddlejob};
 use serde::de::DeserializeOwned;
 
 use super::context::{Context, StoredSampleJob};
@@ -200,19 +200,14 @@ impl Looks<'_> {
         Ok(namespace.await? || kind.await?)
     }
 
-    /// The PaddleJobs that use the set and have not ended.
+    /// The PaddleJobs that work on the data of the set.
     async fn users(&self) -> Result<BTreeSet<String>, Error> {
         let jobs: Api<DeserializeGuard<PaddleJob>> =
             Api::namespaced(self.context.client.clone(), self.namespace);
         let jobs = jobs.list(&ListParams::default()).await;
         let jobs = jobs.map_err(Error::Observe)?.items.into_iter();
-        let uses = |job: &PaddleJob| {
-            let used = job.spec.sample_set_ref.as_ref();
-            let phase = job.status.as_ref().and_then(|status| status.phase);
-            used.is_some_and(|used| used.name.as_deref() == Some(self.name))
-                && !phase.is_some_and(api::Phase::is_terminal)
-        };
-        let using = jobs.filter_map(|job| job.0.ok()).filter(uses);
+        let jobs = jobs.filter_map(|job| job.0.ok());
+        let using = jobs.filter(|job| paddlejob::uses_data(job, self.name));
         Ok(using.filter_map(|job| job.metadata.name).collect())
     }
 

@@ -50,7 +50,7 @@ pub struct Seen {
     pub has_csi_driver: bool,
     /// The namespace of the set, or the CRD SampleSet, is being deleted.
     pub everything_goes: bool,
-    /// PaddleJobs that use the set and have not ended.
+    /// PaddleJobs that work on the data of the set.
     pub jobs: BTreeSet<String>,
     /// The uid of the owner of `status.operation` is known to be gone: a read
     /// from the API server said so, not a cache.
