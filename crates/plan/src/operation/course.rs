@@ -234,11 +234,10 @@ fn judge(course: Course, answers: &Answers) -> Course {
         .values()
         .filter_map(|done| done.listing)
         .any(|found| found.count > 0);
-    let figures = answers.values().filter_map(|answer| answer.cache.as_ref());
-    let files = figures
-        .map(|figures| figures.total_files)
-        .max()
-        .unwrap_or(0);
+    let totals = answers
+        .values()
+        .filter_map(|answer| answer.cache.as_ref()?.total);
+    let files = totals.map(|total| total.files).max().unwrap_or(0);
     if selected || files == 0 {
         return course;
     }

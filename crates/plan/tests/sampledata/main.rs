@@ -12,6 +12,7 @@ mod cancel;
 mod children;
 mod credit;
 mod deletion;
+mod figures;
 mod job;
 mod lock;
 mod partitions;

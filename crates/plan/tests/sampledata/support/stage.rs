@@ -8,7 +8,7 @@ use std::sync::Arc;
 use api::{Operation, SampleJob, SampleJobPhase, SampleSet, SampleSetPhase, labels};
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use plan::operation::{Answer, Answers, CacheFigures, Post, State};
+use plan::operation::{Answer, Answers, CacheFigures, Post, State, Total};
 use plan::samplejob::{Rival, Run};
 use plan::sampleset::{
     Child, Kind, Object, RuntimePod, SecretSeen, ServiceView, StatefulSetView, VolumeSecret,
@@ -499,8 +499,10 @@ pub fn runtime_pod(partition: i32) -> RuntimePod {
 /// The tutorial's data, all of it cached.
 pub fn figures() -> CacheFigures {
     CacheFigures {
-        total_bytes: 58 << 20,
-        total_files: 1284,
+        total: Some(Total {
+            bytes: 58 << 20,
+            files: 1284,
+        }),
         cached_bytes: 58 << 20,
         disk_size: 20 << 30,
         disk_used: 8 << 30,
