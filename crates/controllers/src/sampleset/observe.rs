@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use api::{PaddleJob, SampleSet, labels};
+use api::{PaddleJob, SampleJob, SampleSet, labels};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Namespace;
 use k8s_openapi::api::storage::v1::CSIDriver;
@@ -17,7 +17,7 @@ use plan::sampleset::{
     self, Child, Kind, RuntimePod, SecretSeen, Seen, ServiceView, StatefulSetView, VolumeSecret,
     VolumeView,
 };
-use plan::{names, paddlejob};
+use plan::{names, paddlejob, samplejob};
 use serde::de::DeserializeOwned;
 
 use super::context::{Context, StoredSampleJob};
@@ -211,17 +211,21 @@ impl Looks<'_> {
         Ok(using.filter_map(|job| job.metadata.name).collect())
     }
 
-    /// Whether who started the operation that is under way is gone: the watch may
-    /// not show him yet, so the API server is asked.
+    /// Whether who started the operation that is under way is gone, or no longer sees to
+    /// it: the watch may not show him yet, so the API server is asked.
     async fn owner_is_gone(&self) -> Result<bool, Error> {
         let status = self.set.status.as_ref();
         let Some(lock) = status.and_then(|status| status.operation.as_ref()) else {
             return Ok(false);
         };
         let owns = |job: &StoredSampleJob| job.meta().uid.as_ref() == Some(&lock.owner);
-        let known = self.context.stores.jobs.state();
-        if lock.owner == self.uid || known.iter().any(|job| owns(job)) {
+        if lock.owner == self.uid {
             return Ok(false);
+        }
+        let known = self.context.stores.jobs.state();
+        if let Some(owner) = known.iter().find(|job| owns(job)) {
+            let sees_to = |job: &SampleJob| samplejob::sees_to(job, self.set);
+            return Ok(owner.0.as_ref().is_ok_and(|job| !sees_to(job)));
         }
         let jobs: Api<StoredSampleJob> =
             Api::namespaced(self.context.client.clone(), self.namespace);

@@ -91,6 +91,17 @@ impl Plan {
     }
 }
 
+/// Whether a job sees to an operation that it started on `set`, and gives the lock back
+/// when it has ended. One that by now names another set, or has a schedule, or is being
+/// deleted does not.
+pub fn sees_to(job: &SampleJob, set: &SampleSet) -> bool {
+    let named = job.spec.sample_set_ref.as_ref();
+    let named = named.and_then(|named| named.name.as_ref());
+    named == set.metadata.name.as_ref()
+        && !schedule::is_scheduled(job)
+        && job.metadata.deletion_timestamp.is_none()
+}
+
 /// The ids of operations that every runtime server of the set is asked for
 /// before planning.
 pub fn asks(job: &SampleJob, set: Option<&SampleSet>) -> BTreeSet<String> {

@@ -45,7 +45,8 @@ fn advance(plan: &mut Plan, work: &Work<'_>) {
         Some(lock) if lock.follow_up == Some(Operation::Warmup) => follow_up(plan, work, lock),
         Some(lock) if is_unwanted(work, lock) => abandon(plan, work, lock),
         Some(lock) if lock.owner == work.uid => follow(plan, work, lock),
-        Some(_) => {}
+        // No watch tells the set of a job that names another one by now.
+        Some(_) => work.look_again(plan),
     }
 }
 

@@ -52,7 +52,8 @@ pub struct Seen {
     pub everything_goes: bool,
     /// PaddleJobs that work on the data of the set.
     pub jobs: BTreeSet<String>,
-    /// The uid of the owner of `status.operation` is known to be gone: a read
+    /// The owner of `status.operation` does not see to it any more (see
+    /// [`sees_to`](crate::samplejob::sees_to)), or is known to be gone: a read
     /// from the API server said so, not a cache.
     pub owner_is_gone: bool,
     /// What each runtime server answered to [`asks`](super::asks).

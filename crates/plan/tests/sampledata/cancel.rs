@@ -166,6 +166,31 @@ fn a_fault_in_the_set_ends_the_operation_of_a_running_job_first() {
 }
 
 #[test]
+fn the_lock_of_a_job_that_turns_to_something_else_is_emptied() {
+    type Edit = fn(&mut api::SampleJob);
+    let edits: [Edit; 3] = [
+        |job| job.spec.sample_set_ref.as_mut().unwrap().name = Some("other".to_owned()),
+        |job| job.spec.schedule = Some("* * * * *".to_owned()),
+        |job| job.metadata.deletion_timestamp = Some(Time(now())),
+    ];
+    for edit in edits {
+        let stage = warming().change(|stage| edit(stage.job_mut("a")));
+        let mut plan = stage.plan_set();
+        assert_eq!(plan.cancelled.len(), 2);
+        assert!(plan.status.operation.take().is_some());
+        let stage = stage.settle();
+        assert_eq!(stage.status().operation, None);
+        assert!(!stage.is_busy(0) && !stage.is_busy(1));
+    }
+}
+
+#[test]
+fn a_set_looks_now_and_then_whether_the_owner_of_the_lock_still_minds() {
+    let stage = warming();
+    assert_eq!(stage.plan_set().wake_at, Some(now() + seconds(10)));
+}
+
+#[test]
 fn a_request_that_was_lost_is_made_again() {
     let stage = stage(set("imagenet")).change(|stage| stage.lost_posts = 1);
     let mut stage = stage;

@@ -235,7 +235,7 @@ impl Stage {
                 && !self
                     .jobs
                     .iter()
-                    .any(|job| job.metadata.uid.as_ref() == owner)
+                    .any(|job| job.metadata.uid.as_ref() == owner && samplejob::sees_to(job, set))
         });
         let needed = sampleset::secrets_needed(set, &seen, &self.settings, self.now);
         seen.volume_secret = self.secret(needed.volume);
