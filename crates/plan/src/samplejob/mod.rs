@@ -9,6 +9,7 @@ use api::{
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
+mod lock;
 mod once;
 mod schedule;
 mod turn;

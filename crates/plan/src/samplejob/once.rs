@@ -10,9 +10,9 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use super::condition::{COMPLETE, FAILED, IGNORED, WAITING};
 use super::turn::{self, TURN};
 use super::world::{Seen, Settings};
-use super::{Lock, Plan, validity};
+use super::{Lock, Plan, lock, validity};
 use crate::operation::{self, Credentials, Done, Ending, Order, Outcome, State, Task, percent};
-use crate::sampleset::{Obstacle, is_mounted, key_of_sync, partitions, present, source_secret};
+use crate::sampleset::{Obstacle, is_mounted, partitions, present, source_secret};
 use crate::{Event, names};
 
 const INVALID: &str = "InvalidSpec";
@@ -48,10 +48,10 @@ pub(super) fn plan(
         plan.say(job, (IGNORED, true), "NoEffect", ignored.join("; "), now);
     }
     let set = seen.set.as_deref();
-    let lock = set.and_then(|set| set.status.as_ref()?.operation.as_ref());
-    let uid = job.metadata.uid.as_deref().unwrap_or_default();
-    let own = lock.filter(|lock| lock.owner == uid && lock.follow_up.is_none());
-    let tasks = match (validity::tasks(job, set, settings), own) {
+    let own = set.and_then(|set| lock::own(job, set));
+    let tasks = validity::tasks(job, set, settings);
+    let tasks = tasks.and_then(|tasks| lock::fits(job, own).map(|()| tasks));
+    let tasks = match (tasks, own) {
         (Ok(tasks), _) => tasks,
         // It had been started before somebody changed the set, or the job.
         (Err(fault), Some(own)) => return stop(plan, job, seen, own, (INVALID, &fault), now),
@@ -60,7 +60,7 @@ pub(super) fn plan(
     match (set, own) {
         (None, _) => without_set(plan, job, now),
         (Some(set), Some(own)) => run(plan, job, seen, (set, own), tasks, now),
-        (Some(set), None) => wait(plan, job, seen, (set, lock), &tasks, now),
+        (Some(set), None) => wait(plan, job, seen, set, &tasks, now),
     }
 }
 
@@ -72,24 +72,14 @@ fn is_corrected(plan: &Plan, job: &SampleJob) -> bool {
     refused && !has_begun && plan.status.observed_generation != job.metadata.generation
 }
 
-fn is_dry(job: &SampleJob) -> bool {
-    let options = job.spec.sync_options.as_ref();
-    options.is_some_and(|options| options.dry == Some(true))
-}
-
 /// The lock goes back once the result is in the cached status; a sync that copied
 /// something leaves it to the set, which caches before any other job comes.
 fn end(plan: &mut Plan, job: &SampleJob, seen: &Seen, now: Timestamp) {
-    let uid = job.metadata.uid.as_deref().unwrap_or_default();
-    let lock = seen
-        .set
-        .as_deref()
-        .and_then(|set| set.status.as_ref()?.operation.as_ref());
-    let own = lock.filter(|lock| lock.owner == uid && lock.follow_up.is_none());
+    let own = seen.set.as_deref().and_then(|set| lock::own(job, set));
     if let Some(lock) = own {
         let copied = plan.status.phase == Some(SampleJobPhase::Succeeded)
             && lock.type_ == Operation::Sync
-            && !is_dry(job);
+            && !validity::is_dry(job);
         plan.lock = Some(Lock {
             operation: copied.then(|| OperationStatus {
                 follow_up: Some(Operation::Warmup),
@@ -146,10 +136,11 @@ fn wait(
     plan: &mut Plan,
     job: &SampleJob,
     seen: &Seen,
-    (set, lock): (&SampleSet, Option<&OperationStatus>),
+    set: &SampleSet,
     tasks: &BTreeMap<i32, Task>,
     now: Timestamp,
 ) {
+    let lock = lock::of(set);
     let obstacle = obstacle(job, seen, set);
     if let Err(obstacle) = obstacle {
         plan.look_again(now);
@@ -163,33 +154,11 @@ fn wait(
     };
     hold(plan, job, &Obstacle::new(TURN, message), now);
     match lock {
-        None if first.is_none() => plan.lock = Some(taken(job, set, tasks)),
+        None if first.is_none() => plan.lock = Some(lock::taken(job, set, tasks)),
         Some(lock) if first.is_none() && job.spec.terminate == Some(true) => {
             plan.cancelled.extend(ending(seen, lock).cancelled);
         }
         _ => {}
-    }
-}
-
-fn taken(job: &SampleJob, set: &SampleSet, tasks: &BTreeMap<i32, Task>) -> Lock {
-    let uid = job.metadata.uid.clone().unwrap_or_default();
-    Lock {
-        operation: job.spec.type_.map(|type_| OperationStatus {
-            id: uid.clone(),
-            type_,
-            owner: uid,
-            follow_up: None,
-            partitions: Some(partitions(set)),
-            key: key(set, tasks),
-        }),
-    }
-}
-
-/// By what the set knows that its own copy was made.
-fn key(set: &SampleSet, tasks: &BTreeMap<i32, Task>) -> Option<String> {
-    match tasks.get(&0) {
-        Some(Task::Sync(task)) => key_of_sync(set, task),
-        _ => None,
     }
 }
 
@@ -291,7 +260,7 @@ fn run(
         let why = (TERMINATED, "spec.terminate was set");
         return stop(plan, job, seen, lock, why, now);
     }
-    let key = key(set, &tasks);
+    let key = lock::key(set, &tasks);
     let is_unasked = operation::state(&seen.answers, 0, &lock.id) == State::NotFound;
     if lock.key != key && is_unasked {
         // The source was changed since: the lock says what is really copied.
@@ -384,7 +353,7 @@ fn succeed(
     let (files, bytes) = (sum(|done| done.files), sum(|done| done.bytes));
     let cached = percent(Some(sum(|done| done.cached_bytes)), Some(bytes)).unwrap_or(100);
     let message = match type_ {
-        Operation::Sync if is_dry(job) => format!("{files} files would be copied"),
+        Operation::Sync if validity::is_dry(job) => format!("{files} files would be copied"),
         Operation::Sync => format!("{files} files were copied"),
         Operation::Warmup => format!("{cached}% of {files} files are cached"),
         Operation::Clear => "what was cached is dropped".to_owned(),

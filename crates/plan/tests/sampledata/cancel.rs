@@ -166,6 +166,20 @@ fn a_fault_in_the_set_ends_the_operation_of_a_running_job_first() {
 }
 
 #[test]
+fn a_job_that_is_made_another_one_ends_what_it_began() {
+    let stage = warming().change(|stage| {
+        let edited = stage.job("a").clone();
+        *stage.job_mut("a") = edited.edit(|spec| spec.type_ = Some(Operation::Clear));
+    });
+    let stage = stage.settle();
+    let (reason, message) = stage.job_told("a", "Failed");
+    assert_eq!(reason, "InvalidSpec");
+    assert!(message.contains("was changed to clear"), "{message}");
+    assert!(!stage.posted(0).contains(&Operation::Clear));
+    assert_eq!(stage.status().operation, None);
+}
+
+#[test]
 fn the_lock_of_a_job_that_turns_to_something_else_is_emptied() {
     type Edit = fn(&mut api::SampleJob);
     let edits: [Edit; 3] = [
