@@ -21,4 +21,5 @@ mod set;
 mod support;
 mod sync;
 mod total;
+mod upsets;
 mod validity;
