@@ -2,7 +2,7 @@
 
 use api::{SampleOrder, WarmupStrategy};
 use cache_api::{Cache, Clear, Job, JobState, Order, Rmr, Sampler, Sync, Task, Warmup};
-use plan::operation::{self, CacheFigures, Done, Listing, State, SyncTask, WarmupTask};
+use plan::operation::{self, CacheFigures, Done, Listing, State, SyncTask, Total, WarmupTask};
 
 /// What a server is to do.
 pub(super) fn task(task: &operation::Task) -> Task {
@@ -107,10 +107,11 @@ fn progress(job: &Job) -> api::Progress {
 
 /// What the server says of its cache.
 pub(super) fn figures(cache: &Cache) -> CacheFigures {
-    let total = cache.total.unwrap_or_default();
     CacheFigures {
-        total_bytes: total.bytes,
-        total_files: total.files,
+        total: cache.total.map(|total| Total {
+            bytes: total.bytes,
+            files: total.files,
+        }),
         cached_bytes: cache.cached,
         disk_size: cache.disk.size,
         disk_used: cache.disk.used,

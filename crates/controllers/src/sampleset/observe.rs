@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use api::{PaddleJob, SampleSet, labels};
+use api::{PaddleJob, SampleJob, SampleSet, labels};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Namespace;
 use k8s_openapi::api::storage::v1::CSIDriver;
@@ -13,10 +13,10 @@ use kube::api::ListParams;
 use kube::core::DeserializeGuard;
 use kube::runtime::reflector::{ObjectRef, Store};
 use kube::{Api, Resource, ResourceExt};
-use plan::names;
 use plan::sampleset::{
     self, Child, Kind, RuntimePod, Seen, ServiceView, StatefulSetView, VolumeView, volume,
 };
+use plan::{names, paddlejob, samplejob};
 use serde::de::DeserializeOwned;
 
 use super::context::Context;
@@ -178,32 +178,31 @@ impl Target<'_> {
         Ok(namespace.await? || kind.await?)
     }
 
-    /// The PaddleJobs that use the set and have not ended.
+    /// The PaddleJobs that work on the data of the set.
     async fn users(&self) -> Result<BTreeSet<String>, Error> {
         let jobs: Api<DeserializeGuard<PaddleJob>> = self.context.common.api(self.namespace);
         let jobs = jobs.list(&ListParams::default()).await;
         let jobs = jobs.map_err(Error::Observe)?.items.into_iter();
-        let uses = |job: &PaddleJob| {
-            let used = job.spec.sample_set_ref.as_ref();
-            let phase = job.status.as_ref().and_then(|status| status.phase);
-            used.is_some_and(|used| used.name.as_deref() == Some(self.name))
-                && !phase.is_some_and(api::Phase::is_terminal)
-        };
-        let using = jobs.filter_map(|job| job.0.ok()).filter(uses);
+        let jobs = jobs.filter_map(|job| job.0.ok());
+        let using = jobs.filter(|job| paddlejob::uses_data(job, self.name));
         Ok(using.filter_map(|job| job.metadata.name).collect())
     }
 
-    /// Whether who started the operation that is under way is gone: the watch may
-    /// not show him yet, so the API server is asked.
+    /// Whether who started the operation that is under way is gone, or no longer sees to
+    /// it: the watch may not show him yet, so the API server is asked.
     async fn owner_is_gone(&self) -> Result<bool, Error> {
         let status = self.set.status.as_ref();
         let Some(lock) = status.and_then(|status| status.operation.as_ref()) else {
             return Ok(false);
         };
         let owns = |job: &StoredSampleJob| job.meta().uid.as_ref() == Some(&lock.owner);
-        let known = self.context.stores.jobs.state();
-        if lock.owner == self.uid || known.iter().any(|job| owns(job)) {
+        if lock.owner == self.uid {
             return Ok(false);
+        }
+        let known = self.context.stores.jobs.state();
+        if let Some(owner) = known.iter().find(|job| owns(job)) {
+            let sees_to = |job: &SampleJob| samplejob::sees_to(job, self.set);
+            return Ok(owner.0.as_ref().is_ok_and(|job| !sees_to(job)));
         }
         let jobs: Api<StoredSampleJob> = self.context.common.api(self.namespace);
         let jobs = jobs.list_metadata(&ListParams::default()).await;

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use api::{Operation, Progress};
 
 use super::{Answers, Cancel, Credentials, Done, Listing, Post, State, Task, state};
+use crate::sampleset::RuntimePod;
 
 /// An operation that is to be done on some partitions.
 #[derive(Clone, Debug)]
@@ -17,6 +18,8 @@ pub struct Order<'a> {
     pub tasks: BTreeMap<i32, Task>,
     /// Where its keys are.
     pub credentials: Option<Credentials>,
+    /// The pods of all servers that may know of it.
+    pub pods: &'a [RuntimePod],
 }
 
 /// What follows from the answers.
@@ -68,39 +71,81 @@ pub fn ids(id: &str, operation: Operation) -> BTreeSet<String> {
     ids
 }
 
-/// What cancels an operation wherever it is under way.
-pub fn cancel(answers: &Answers, id: &str, operation: Operation) -> Vec<Cancel> {
-    let mut cancelled = Vec::new();
-    for id in ids(id, operation) {
-        cancelled.extend(cancel_on(answers, answers.keys().copied(), &id));
-    }
-    cancelled
+/// How an operation comes to its end.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Ending {
+    /// What is to be cancelled now.
+    pub cancelled: Vec<Cancel>,
+    /// The server that may still be at it, and why; `None`: it has ended everywhere.
+    pub waits_for: Option<String>,
 }
 
-fn cancel_on(answers: &Answers, partitions: impl Iterator<Item = i32>, id: &str) -> Vec<Cancel> {
-    let is_alive = |partition: &i32| {
-        matches!(
-            state(answers, *partition, id),
-            State::Queued | State::NeedsCredentials | State::Running(_)
-        )
+/// Ends an operation wherever it is under way. A server that does not answer may be at
+/// it, for all that is known; one whose pod is gone, or does not run, is not.
+pub fn end(id: &str, operation: Operation, pods: &[RuntimePod], answers: &Answers) -> Ending {
+    let mut ending = Ending {
+        cancelled: Vec::new(),
+        waits_for: None,
     };
-    let alive = partitions.filter(is_alive);
-    alive
-        .map(|partition| Cancel {
-            partition,
-            id: id.to_owned(),
-        })
-        .collect()
+    for pod in pods {
+        // No other server is ever asked to copy.
+        let concerns = operation != Operation::Sync || pod.partition == 0;
+        for id in ids(id, operation) {
+            let waits = match state(answers, pod.partition, &id) {
+                State::Queued | State::NeedsCredentials | State::Running(_) => {
+                    let partition = pod.partition;
+                    ending.cancelled.push(Cancel { partition, id });
+                    format!("{}, which has not ended it yet", pod.name)
+                }
+                State::Unreachable { message } if concerns && pod.may_work() => {
+                    format!("{}, which does not answer: {message}", pod.name)
+                }
+                _ => continue,
+            };
+            ending.waits_for.get_or_insert(waits);
+        }
+    }
+    ending
 }
 
 /// What is to be done next for `order`. `name` gives the name of a partition's
 /// server.
 pub fn follow(order: &Order<'_>, answers: &Answers, name: impl Fn(i32) -> String) -> Course {
-    let operation = order.tasks.values().next().map(Task::operation);
-    match operation {
-        Some(Operation::Rmr) => remove(order, answers, &name),
-        Some(Operation::Warmup) => warm(order, answers, &name),
-        _ => step(order, answers, &name),
+    let Some(operation) = order.tasks.values().next().map(Task::operation) else {
+        return step(order, answers, &name);
+    };
+    let course = match operation {
+        Operation::Rmr => remove(order, answers, &name),
+        Operation::Warmup => warm(order, answers, &name),
+        Operation::Sync | Operation::Clear => step(order, answers, &name),
+    };
+    settle(course, order, operation, answers)
+}
+
+/// A result counts when nothing of the operation is under way any more: whoever has it
+/// gives the lock back. Success does not wait for servers that were never asked.
+fn settle(course: Course, order: &Order<'_>, operation: Operation, answers: &Answers) -> Course {
+    let (result, awaits_all) = match &course.outcome {
+        Outcome::Running { .. } => return course,
+        Outcome::Succeeded(_) => ("it is done", false),
+        Outcome::Failed { message, .. } => (message.as_str(), true),
+        Outcome::Cancelled => ("it was cancelled", true),
+    };
+    let Ending {
+        cancelled,
+        waits_for,
+    } = end(order.id, operation, order.pods, answers);
+    let waits_for = waits_for.filter(|_| awaits_all || !cancelled.is_empty());
+    let Some(waits_for) = waits_for else {
+        return course;
+    };
+    Course {
+        posted: Vec::new(),
+        cancelled,
+        outcome: Outcome::Running {
+            progress: Progress::default(),
+            message: Some(format!("{result}; waits for {waits_for}")),
+        },
     }
 }
 
@@ -189,11 +234,10 @@ fn judge(course: Course, answers: &Answers) -> Course {
         .values()
         .filter_map(|done| done.listing)
         .any(|found| found.count > 0);
-    let figures = answers.values().filter_map(|answer| answer.cache.as_ref());
-    let files = figures
-        .map(|figures| figures.total_files)
-        .max()
-        .unwrap_or(0);
+    let totals = answers
+        .values()
+        .filter_map(|answer| answer.cache.as_ref()?.total);
+    let files = totals.map(|total| total.files).max().unwrap_or(0);
     if selected || files == 0 {
         return course;
     }
@@ -215,21 +259,20 @@ fn step(order: &Order<'_>, answers: &Answers, name: &impl Fn(i32) -> String) -> 
         .keys()
         .map(|partition| (*partition, state(answers, *partition, order.id)))
         .collect();
-    let ended = if states.values().any(|state| *state == State::Cancelled) {
-        Some(Outcome::Cancelled)
-    } else {
-        states.iter().find_map(|(partition, state)| match state {
-            State::Failed { reason, message } => Some(Outcome::Failed {
-                reason: reason.clone(),
-                message: format!("{}: {message}", name(*partition)),
-            }),
-            _ => None,
-        })
-    };
-    if let Some(outcome) = ended {
+    // A failure on one server is why it was cancelled on the others.
+    let failed = states.iter().find_map(|(partition, state)| match state {
+        State::Failed { reason, message } => Some(Outcome::Failed {
+            reason: reason.clone(),
+            message: format!("{}: {message}", name(*partition)),
+        }),
+        _ => None,
+    });
+    let mut all = states.values();
+    let cancelled = all.any(|state| *state == State::Cancelled);
+    if let Some(outcome) = failed.or(cancelled.then_some(Outcome::Cancelled)) {
         return Course {
             posted: Vec::new(),
-            cancelled: cancel_on(answers, order.tasks.keys().copied(), order.id),
+            cancelled: Vec::new(),
             outcome,
         };
     }

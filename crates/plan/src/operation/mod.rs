@@ -12,7 +12,7 @@ pub mod source;
 mod tasks;
 
 pub(crate) use course::percent;
-pub use course::{Course, Order, Outcome, cancel, follow, ids};
+pub use course::{Course, Ending, Order, Outcome, end, follow, ids};
 pub(crate) use tasks::gone_options;
 pub use tasks::{clear, rmr, sync, warmup};
 
@@ -193,10 +193,8 @@ pub struct Answer {
 /// What is cached on the node of one partition.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CacheFigures {
-    /// Size of all data in the volume.
-    pub total_bytes: u64,
-    /// Files in the volume.
-    pub total_files: u64,
+    /// All data in the volume, once it has been counted.
+    pub total: Option<Total>,
     /// What is cached on this node.
     pub cached_bytes: u64,
     /// Size of the disks that hold the cache.
@@ -209,6 +207,15 @@ pub struct CacheFigures {
     pub share_bytes: Option<u64>,
     /// Why a figure is missing.
     pub error: Option<String>,
+}
+
+/// All data in a volume.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Total {
+    /// Its size.
+    pub bytes: u64,
+    /// Its files.
+    pub files: u64,
 }
 
 /// The answers of all servers, by partition.

@@ -161,6 +161,25 @@ pub fn rmr(paths: &[String]) -> Result<Task, String> {
     Ok(Task::Rmr { paths })
 }
 
+impl SyncTask {
+    /// Whether it copies all that `other` does, which has no options. How it does so does
+    /// not matter, nor what it copies or deletes besides.
+    pub(crate) fn covers(&self, other: &SyncTask) -> bool {
+        let options = &self.options;
+        let picks = [
+            &options.start,
+            &options.end,
+            &options.exclude,
+            &options.include,
+        ];
+        let mut picks = picks.into_iter().flatten();
+        self.source == other.source
+            && self.destination == other.destination
+            && options.dry != Some(true)
+            && picks.all(String::is_empty)
+    }
+}
+
 impl WarmupTask {
     /// The same for one partition.
     pub fn of(&self, partition: i32, evict_others: bool) -> Task {

@@ -1,7 +1,9 @@
 //! Training on a SampleSet: the job waits for its data, workers mount it, and
 //! worker *i* runs where partition *i* is cached.
 
-use api::{PaddleJob, PaddleJobStatus, Phase, SampleSetPhase, SampleSetReference};
+use api::{
+    ConditionStatus, PaddleJob, PaddleJobStatus, Phase, Role, SampleSetPhase, SampleSetReference,
+};
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
@@ -67,6 +69,29 @@ pub(super) fn misspelt(job: &PaddleJob) -> Option<String> {
 
 fn name(wanted: &SampleSetReference) -> &str {
     wanted.name.as_deref().unwrap_or_default()
+}
+
+/// Whether a job works on the data of a set, which has to stay then. One that waits for
+/// the set, is suspended or has ended does not: it and a set that goes would wait for
+/// each other.
+pub fn uses_data(job: &PaddleJob, set: &str) -> bool {
+    let wanted = job.spec.sample_set_ref.as_ref();
+    if wanted.is_none_or(|wanted| name(wanted) != set) {
+        return false;
+    }
+    let Some(status) = &job.status else {
+        // Its first status is on its way, as its pods may be.
+        return true;
+    };
+    let phase = status.phase;
+    let mut roles = Role::ALL.into_iter().filter_map(|role| status.role(role));
+    let has_pods = roles.any(|role| !role.refs.is_empty());
+    let mut told = status.conditions.iter();
+    let has_data = told
+        .any(|told| told.type_ == condition::DATA_READY && told.status == ConditionStatus::True);
+    // Between two attempts there are no pods; who then has to wait says so.
+    let goes_on = has_data && phase != Some(Phase::Suspended);
+    !phase.is_some_and(Phase::is_terminal) && (has_pods || goes_on)
 }
 
 /// What the job waits for before it starts. Once it has begun it goes on,

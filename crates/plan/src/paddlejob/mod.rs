@@ -33,6 +33,7 @@ mod world;
 
 pub use crate::event::Event;
 pub use cleaning::STOP_AFTER_SECONDS;
+pub use data::uses_data;
 pub use mode::{Intranet, Mode};
 pub use nodes::is_overdue;
 pub use pods::WAIT_CONTAINER;

@@ -6,9 +6,10 @@ use api::{
     Condition, Operation, OperationStatus, SampleJob, SampleJobPhase, SampleJobStatus, SampleSet,
     labels, set_condition,
 };
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
+mod lock;
 mod once;
 mod schedule;
 mod turn;
@@ -67,9 +68,16 @@ pub struct Named {
     pub uid: String,
 }
 
+/// How long it takes to look again for what no watch reports.
+const LOOK_AGAIN: SignedDuration = SignedDuration::from_secs(10);
+
 impl Plan {
     fn wake_at(&mut self, at: Timestamp) {
         self.wake_at = Some(self.wake_at.map_or(at, |earlier| earlier.min(at)));
+    }
+
+    fn look_again(&mut self, now: Timestamp) {
+        self.wake_at(now.checked_add(LOOK_AGAIN).unwrap_or(now));
     }
 
     /// Whether nothing is to be done; the status may still have changed.
@@ -82,6 +90,17 @@ impl Plan {
         };
         rest == Plan::default()
     }
+}
+
+/// Whether a job sees to an operation that it started on `set`, and gives the lock back
+/// when it has ended. One that by now names another set, or has a schedule, or is being
+/// deleted does not.
+pub fn sees_to(job: &SampleJob, set: &SampleSet) -> bool {
+    let named = job.spec.sample_set_ref.as_ref();
+    let named = named.and_then(|named| named.name.as_ref());
+    named == set.metadata.name.as_ref()
+        && !schedule::is_scheduled(job)
+        && job.metadata.deletion_timestamp.is_none()
 }
 
 /// The ids of operations that every runtime server of the set is asked for
@@ -146,6 +165,10 @@ pub fn plan(job: &SampleJob, seen: &Seen, settings: &Settings, now: Timestamp) -
         schedule::plan(&mut plan, job, seen, settings, now);
     } else {
         once::plan(&mut plan, job, seen, settings, now);
+    }
+    if !plan.posted.is_empty() || !plan.cancelled.is_empty() {
+        // A request may be lost, and a server that did not get it has nothing to tell.
+        plan.look_again(now);
     }
     plan
 }

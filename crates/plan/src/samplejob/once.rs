@@ -10,16 +10,13 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use super::condition::{COMPLETE, FAILED, IGNORED, WAITING};
 use super::turn::{self, TURN};
 use super::world::{Seen, Settings};
-use super::{Lock, Plan, validity};
-use crate::operation::{self, Credentials, Done, Order, Outcome, Task, percent};
+use super::{Lock, Plan, lock, validity};
+use crate::operation::{self, Credentials, Done, Ending, Order, Outcome, State, Task, percent};
 use crate::sampleset::{Obstacle, is_mounted, partitions, present, source_secret};
 use crate::{Event, names};
 
 const INVALID: &str = "InvalidSpec";
 const TERMINATED: &str = "Terminated";
-
-/// How long it takes to look again for what no watch reports.
-const LOOK_AGAIN: SignedDuration = SignedDuration::from_secs(10);
 
 /// Decides what is to be done for a job without a schedule.
 pub(super) fn plan(
@@ -50,44 +47,39 @@ pub(super) fn plan(
     if !ignored.is_empty() {
         plan.say(job, (IGNORED, true), "NoEffect", ignored.join("; "), now);
     }
-    let tasks = match validity::tasks(job, seen.set.as_deref(), settings) {
-        Ok(tasks) => tasks,
-        Err(fault) => return fail(plan, job, INVALID, &fault, now),
+    let set = seen.set.as_deref();
+    let own = set.and_then(|set| lock::own(job, set));
+    let tasks = validity::tasks(job, set, settings);
+    let tasks = tasks.and_then(|tasks| lock::fits(job, own).map(|()| tasks));
+    let tasks = match (tasks, own) {
+        (Ok(tasks), _) => tasks,
+        // It had been started before somebody changed the set, or the job.
+        (Err(fault), Some(own)) => return stop(plan, job, seen, own, (INVALID, &fault), now),
+        (Err(fault), None) => return fail(plan, job, INVALID, &fault, now),
     };
-    let Some(set) = seen.set.as_deref() else {
-        return without_set(plan, job, now);
-    };
-    let lock = set
-        .status
-        .as_ref()
-        .and_then(|status| status.operation.as_ref());
-    let uid = job.metadata.uid.as_deref().unwrap_or_default();
-    match lock {
-        Some(lock) if lock.owner == uid && lock.follow_up.is_none() => {
-            run(plan, job, seen, (set, lock), tasks, now);
-        }
-        _ => wait(plan, job, seen, set, lock, now),
+    match (set, own) {
+        (None, _) => without_set(plan, job, now),
+        (Some(set), Some(own)) => run(plan, job, seen, (set, own), tasks, now),
+        (Some(set), None) => wait(plan, job, seen, set, &tasks, now),
     }
 }
 
-/// A job that was refused is looked at again when its spec was changed.
+/// A job that was refused is looked at again when its spec was changed, unless it had
+/// begun: its servers know its id as that of an operation that has ended.
 fn is_corrected(plan: &Plan, job: &SampleJob) -> bool {
     let refused = plan.told(FAILED).is_some_and(|told| told.reason == INVALID);
-    refused && plan.status.observed_generation != job.metadata.generation
+    let has_begun = plan.status.start_time.is_some();
+    refused && !has_begun && plan.status.observed_generation != job.metadata.generation
 }
 
-/// The lock goes back once the result is in the cached status; a sync leaves it
-/// to the set, which caches before any other job comes.
+/// The lock goes back once the result is in the cached status; a sync that copied
+/// something leaves it to the set, which caches before any other job comes.
 fn end(plan: &mut Plan, job: &SampleJob, seen: &Seen, now: Timestamp) {
-    let uid = job.metadata.uid.as_deref().unwrap_or_default();
-    let lock = seen
-        .set
-        .as_deref()
-        .and_then(|set| set.status.as_ref()?.operation.as_ref());
-    let own = lock.filter(|lock| lock.owner == uid && lock.follow_up.is_none());
+    let own = seen.set.as_deref().and_then(|set| lock::own(job, set));
     if let Some(lock) = own {
-        let copied =
-            plan.status.phase == Some(SampleJobPhase::Succeeded) && lock.type_ == Operation::Sync;
+        let copied = plan.status.phase == Some(SampleJobPhase::Succeeded)
+            && lock.type_ == Operation::Sync
+            && !validity::is_dry(job);
         plan.lock = Some(Lock {
             operation: copied.then(|| OperationStatus {
                 follow_up: Some(Operation::Warmup),
@@ -145,12 +137,13 @@ fn wait(
     job: &SampleJob,
     seen: &Seen,
     set: &SampleSet,
-    lock: Option<&OperationStatus>,
+    tasks: &BTreeMap<i32, Task>,
     now: Timestamp,
 ) {
+    let lock = lock::of(set);
     let obstacle = obstacle(job, seen, set);
     if let Err(obstacle) = obstacle {
-        plan.wake_at(now.checked_add(LOOK_AGAIN).unwrap_or(now));
+        plan.look_again(now);
         return hold(plan, job, &obstacle, now);
     }
     let first = turn::before(job, seen);
@@ -161,26 +154,11 @@ fn wait(
     };
     hold(plan, job, &Obstacle::new(TURN, message), now);
     match lock {
-        None if first.is_none() => plan.lock = Some(taken(job, set)),
+        None if first.is_none() => plan.lock = Some(lock::taken(job, set, tasks)),
         Some(lock) if first.is_none() && job.spec.terminate == Some(true) => {
-            let cancelled = operation::cancel(&seen.answers, &lock.id, lock.type_);
-            plan.cancelled.extend(cancelled);
+            plan.cancelled.extend(ending(seen, lock).cancelled);
         }
         _ => {}
-    }
-}
-
-fn taken(job: &SampleJob, set: &SampleSet) -> Lock {
-    let uid = job.metadata.uid.clone().unwrap_or_default();
-    Lock {
-        operation: job.spec.type_.map(|type_| OperationStatus {
-            id: uid.clone(),
-            type_,
-            owner: uid,
-            follow_up: None,
-            partitions: Some(partitions(set)),
-            key: None,
-        }),
     }
 }
 
@@ -279,7 +257,19 @@ fn run(
             now,
         );
     } else if job.spec.terminate == Some(true) && plan.status.terminates != Some(true) {
-        return terminate(plan, job, seen, lock, now);
+        let why = (TERMINATED, "spec.terminate was set");
+        return stop(plan, job, seen, lock, why, now);
+    }
+    let key = lock::key(set, &tasks);
+    let is_unasked = operation::state(&seen.answers, 0, &lock.id) == State::NotFound;
+    if lock.key != key && is_unasked {
+        // The source was changed since: the lock says what is really copied.
+        let operation = Some(OperationStatus {
+            key,
+            ..lock.clone()
+        });
+        plan.lock = Some(Lock { operation });
+        return;
     }
     // Partitions that came later are the set's to warm.
     tasks.retain(|partition, _| lock.partitions.is_none_or(|all| *partition < all));
@@ -289,6 +279,7 @@ fn run(
         owner: &lock.owner,
         tasks,
         credentials: credentials(job, set).filter(|_| is_sync),
+        pods: &seen.pods,
     };
     let name = set.metadata.name.as_deref().unwrap_or_default();
     let course = operation::follow(&order, &seen.answers, |at| names::runtime_pod(name, at));
@@ -297,7 +288,7 @@ fn run(
         && !course.posted.is_empty()
         && let Err(obstacle) = sync_secrets(job, set, seen)
     {
-        plan.wake_at(now.checked_add(LOOK_AGAIN).unwrap_or(now));
+        plan.look_again(now);
         plan.status.message = Some(obstacle.message);
         return;
     }
@@ -305,7 +296,7 @@ fn run(
     match course.outcome {
         Outcome::Running { progress, message } => {
             if message.is_some() {
-                plan.wake_at(now.checked_add(LOOK_AGAIN).unwrap_or(now));
+                plan.look_again(now);
             }
             let known = progress != Progress::default();
             plan.status.progress = known.then_some(progress);
@@ -323,19 +314,29 @@ fn run(
     }
 }
 
-/// `terminate` was set on a running job.
-fn terminate(
+/// How the operation comes to its end on all servers.
+fn ending(seen: &Seen, lock: &OperationStatus) -> Ending {
+    operation::end(&lock.id, lock.type_, &seen.pods, &seen.answers)
+}
+
+/// Ends the operation of a running job, which has failed when it has ended everywhere.
+fn stop(
     plan: &mut Plan,
     job: &SampleJob,
     seen: &Seen,
     lock: &OperationStatus,
+    (reason, message): (&str, &str),
     now: Timestamp,
 ) {
-    let cancelled = operation::cancel(&seen.answers, &lock.id, lock.type_);
-    if cancelled.is_empty() {
-        fail(plan, job, TERMINATED, "spec.terminate was set", now);
+    let ending = ending(seen, lock);
+    plan.cancelled.extend(ending.cancelled);
+    match ending.waits_for {
+        None => fail(plan, job, reason, message, now),
+        Some(waits_for) => {
+            plan.status.message = Some(format!("{message}; waits for {waits_for}"));
+            plan.look_again(now);
+        }
     }
-    plan.cancelled.extend(cancelled);
 }
 
 fn succeed(
@@ -352,6 +353,7 @@ fn succeed(
     let (files, bytes) = (sum(|done| done.files), sum(|done| done.bytes));
     let cached = percent(Some(sum(|done| done.cached_bytes)), Some(bytes)).unwrap_or(100);
     let message = match type_ {
+        Operation::Sync if validity::is_dry(job) => format!("{files} files would be copied"),
         Operation::Sync => format!("{files} files were copied"),
         Operation::Warmup => format!("{cached}% of {files} files are cached"),
         Operation::Clear => "what was cached is dropped".to_owned(),

@@ -80,6 +80,12 @@ fn sync(job: &SampleJob, set: Option<&SampleSet>, settings: &Settings) -> Result
     Ok(Task::Sync(Box::new(task)))
 }
 
+/// Whether a sync copies nothing, and only says what it would.
+pub(super) fn is_dry(job: &SampleJob) -> bool {
+    let options = job.spec.sync_options.as_ref();
+    options.is_some_and(|options| options.dry == Some(true))
+}
+
 /// A sentence for each option that has no effect.
 pub(super) fn ignored(job: &SampleJob) -> Vec<String> {
     let spec = &job.spec;

@@ -17,6 +17,8 @@ pub(super) const SYNCED: &str = "Synced";
 pub(super) const WARM: &str = "Warm";
 /// The spec was changed in a way that has no effect.
 pub(super) const IGNORED: &str = "SpecChangeIgnored";
+/// An operation that nobody wants any more has not ended yet; absent otherwise.
+pub(super) const CANCELLING: &str = "Cancelling";
 /// The set is being deleted.
 pub(super) const DELETING: &str = "Deleting";
 /// The API server would not do something.
@@ -43,6 +45,12 @@ impl Say<'_> {
             conditions, type_, holds, reason, message, generation, self.now,
         );
     }
+
+    /// Says nothing of it any more.
+    pub(super) fn forget(&mut self, type_: &str) {
+        let conditions = &mut self.status.conditions;
+        conditions.retain(|condition| condition.type_ != type_);
+    }
 }
 
 /// Says what the API server would not do, in its words, or no longer.
@@ -52,11 +60,10 @@ pub fn refuse(
     refusal: Option<&str>,
     now: Timestamp,
 ) {
+    let mut say = Say { status, set, now };
     match refusal {
-        Some(why) => Say { status, set, now }.say(REFUSED, true, "ByApiServer", why),
-        None => status
-            .conditions
-            .retain(|condition| condition.type_ != REFUSED),
+        Some(why) => say.say(REFUSED, true, "ByApiServer", why),
+        None => say.forget(REFUSED),
     }
 }
 

@@ -6,7 +6,7 @@ use jiff::SignedDuration;
 
 use super::conditions::DELETING;
 use super::work::Work;
-use super::world::Child;
+use super::world::{Child, RuntimePod};
 use super::{Kind, NodeLabel, Plan};
 use crate::operation::{self, Order, Outcome, Task};
 use crate::{Event, names};
@@ -140,17 +140,18 @@ fn cleared(plan: &mut Plan, work: &Work<'_>) -> bool {
     let until = since.checked_add(CLEARING).unwrap_or(work.now);
     // Whatever else is under way would fill the caches again.
     if let Some(lock) = work.lock() {
-        let cancelled = operation::cancel(&work.seen.answers, &lock.id, lock.type_);
-        plan.cancelled.extend(cancelled);
+        let ending = work.end(lock);
+        plan.cancelled.extend(ending.cancelled);
     }
     // A pod without a node has cached nothing.
     let pods = work.seen.pods.iter().filter(|pod| pod.node.is_some());
-    let partitions: Vec<i32> = pods.map(|pod| pod.partition).collect();
+    let pods: Vec<&RuntimePod> = pods.collect();
     let nodes = |left: &mut dyn Iterator<Item = i32>| {
         let nodes = left.filter_map(|at| work.seen.pod(at)?.node.clone());
         nodes.collect::<Vec<String>>().join(", ")
     };
-    let is_clear = |partition: i32| {
+    let is_clear = |pod: &RuntimePod| {
+        let partition = pod.partition;
         let tasks = [(partition, Task::Clear { paths: Vec::new() })];
         let id = clear_id(work.uid);
         let order = Order {
@@ -158,17 +159,18 @@ fn cleared(plan: &mut Plan, work: &Work<'_>) -> bool {
             owner: work.uid,
             tasks: tasks.into_iter().collect(),
             credentials: None,
+            pods: std::slice::from_ref(pod),
         };
         let course = operation::follow(&order, &work.seen.answers, |at| work.server(at));
         let done = matches!(course.outcome, Outcome::Succeeded(_));
         (course.posted, done)
     };
-    let (posted, done): (Vec<_>, Vec<_>) = partitions.iter().map(|at| is_clear(*at)).unzip();
-    let left: Vec<i32> = partitions
+    let (posted, done): (Vec<_>, Vec<_>) = pods.iter().map(|pod| is_clear(pod)).unzip();
+    let left: Vec<i32> = pods
         .iter()
         .zip(&done)
         .filter(|(_, done)| !**done)
-        .map(|(at, _)| *at)
+        .map(|(pod, _)| pod.partition)
         .collect();
     if left.is_empty() {
         return true;

@@ -57,20 +57,26 @@ fn cache_status(
             .collect(),
         ..old
     };
-    // The first server that answers speaks for the volume, as all see the same.
-    let Some(first) = all.first() else {
+    if all.is_empty() {
         return new;
-    };
+    }
     let sum = |pick: fn(&CacheFigures) -> u64| {
         all.iter()
             .fold(0_u64, |sum, figures| sum.saturating_add(pick(figures)))
     };
-    let cached = sum(|figures| figures.cached_bytes).min(first.total_bytes);
+    // The first server that has counted it speaks for the volume, as all see the same.
+    let total = all.iter().find_map(|figures| figures.total);
+    let cached = sum(|figures| figures.cached_bytes);
+    let cached = total.map_or(cached, |total| cached.min(total.bytes));
     let (disk, used) = (sum(|f| f.disk_size), sum(|f| f.disk_used));
-    new.total_size = Some(size(first.total_bytes));
-    new.total_files = Some(count(first.total_files));
+    if let Some(total) = total {
+        new.total_size = Some(size(total.bytes));
+        new.total_files = Some(count(total.files));
+    }
     new.cached_size = Some(size(cached));
-    new.cached_percent = cached_percent(&all).or_else(|| part(cached, first.total_bytes));
+    let is_whole = usize::try_from(partitions) == Ok(all.len());
+    let shares = is_whole.then(|| shares_percent(&all)).flatten();
+    new.cached_percent = shares.or_else(|| part(cached, total?.bytes));
     new.disk_size = Some(size(disk));
     new.disk_used = Some(size(used));
     new.disk_avail = Some(size(sum(|figures| figures.disk_avail)));
@@ -78,9 +84,9 @@ fn cache_status(
     new
 }
 
-/// How much of what the partitions should hold they do hold. TOTAL can't tell: it counts
-/// whole blocks of 4 KiB.
-fn cached_percent(all: &[&CacheFigures]) -> Option<i32> {
+/// How much of what the partitions should hold they do hold, if each knows its share.
+/// TOTAL can't tell as well: it counts whole blocks of 4 KiB.
+fn shares_percent(all: &[&CacheFigures]) -> Option<i32> {
     let mut sums = (0_u64, 0_u64);
     for figures in all {
         let share = figures.share_bytes?;

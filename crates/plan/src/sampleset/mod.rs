@@ -33,7 +33,7 @@ pub use world::{
 };
 
 pub(crate) use phase::is_mounted;
-pub(crate) use validity::{Obstacle, present, secret_name, source_secret, source_uri};
+pub(crate) use validity::{Obstacle, key_of_sync, present, secret_name, source_secret, source_uri};
 
 use conditions::{ACCEPTED, Say};
 use work::{Due, Work};
@@ -252,6 +252,10 @@ pub fn plan(set: &SampleSet, seen: &Seen, settings: &Settings, now: Timestamp) -
         plan.finalizers = Some(others.cloned().chain(ours).collect());
     } else {
         proceed(&mut plan, &work);
+    }
+    if !plan.posted.is_empty() || !plan.cancelled.is_empty() {
+        // A request may be lost, and a server that did not get it has nothing to tell.
+        work.look_again(&mut plan);
     }
     plan
 }

@@ -7,7 +7,7 @@ use api::{AttemptStatus, JobsName, Operation, OperationStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use super::Plan;
-use super::conditions::{SYNCED, WARM};
+use super::conditions::{CANCELLING, SYNCED, WARM};
 use super::validity::{self, Obstacle};
 use super::work::{Due, TRIES, Work, warm_due};
 use crate::operation::{self, Course, Order, Outcome, Task};
@@ -22,6 +22,9 @@ pub(super) fn operate(plan: &mut Plan, work: &Work<'_>) -> i32 {
         .stateful_set
         .ours()
         .map_or(0, |there| there.replicas);
+    if !work.lock().is_some_and(|lock| is_unwanted(work, lock)) {
+        plan.say(work).forget(CANCELLING);
+    }
     let shrinks = match work.own(Operation::Clear) {
         Some(lock) if surplus(work).next().is_some() => follow_clear(plan, work, lock),
         _ => {
@@ -39,10 +42,25 @@ pub(super) fn operate(plan: &mut Plan, work: &Work<'_>) -> i32 {
 fn advance(plan: &mut Plan, work: &Work<'_>) {
     match work.lock() {
         None => start(plan, work),
-        Some(lock) if lock.follow_up == Some(Operation::Warmup) => follow_up(plan, work),
+        Some(lock) if lock.follow_up == Some(Operation::Warmup) => follow_up(plan, work, lock),
+        Some(lock) if is_unwanted(work, lock) => abandon(plan, work, lock),
         Some(lock) if lock.owner == work.uid => follow(plan, work, lock),
-        Some(lock) if work.seen.owner_is_gone => abandon(plan, work, lock),
-        Some(_) => {}
+        // No watch tells the set of a job that names another one by now.
+        Some(_) => work.look_again(plan),
+    }
+}
+
+/// Whether nobody wants what has the lock any more: its owner is gone, or the spec
+/// asks for something else by now, or for nothing.
+fn is_unwanted(work: &Work<'_>, lock: &OperationStatus) -> bool {
+    let warmup = work.warmup.as_ref();
+    match lock.type_ {
+        _ if lock.follow_up == Some(Operation::Warmup) => false,
+        _ if lock.owner != work.uid => work.seen.owner_is_gone,
+        Operation::Sync => lock.key != work.sync_key(),
+        Operation::Warmup => warmup.is_none_or(|task| lock.key != Some(task.key())),
+        Operation::Clear => surplus(work).next().is_none(),
+        Operation::Rmr => true,
     }
 }
 
@@ -133,17 +151,20 @@ fn take(plan: &mut Plan, work: &Work<'_>, type_: Operation, key: Option<String>)
     });
 }
 
-/// A copy succeeded, of the set itself or of a SampleJob: the data is there, and
-/// has to be cached anew. No SampleJob comes between.
-fn follow_up(plan: &mut Plan, work: &Work<'_>) {
-    plan.status.sync = Some(attempt(
-        plan.status.sync.as_ref(),
-        work,
-        work.sync_key(),
-        Ok(()),
-    ));
+/// A copy succeeded, of the set itself or of a SampleJob: there is new data, which has
+/// to be cached. No SampleJob comes between. What was copied is what the lock says, if
+/// it is what the set asked for then.
+fn follow_up(plan: &mut Plan, work: &Work<'_>, lock: &OperationStatus) {
     plan.status.operation = None;
     forget_warmth(plan);
+    if lock.key.is_some() {
+        let old = plan.status.sync.take();
+        plan.status.sync = Some(attempt(old.as_ref(), work, lock.key.clone(), Ok(())));
+        if lock.key != work.sync_key() {
+            // It asks for something else by now, which is copied first.
+            return;
+        }
+    }
     if let Some(warmup) = &work.warmup {
         take(plan, work, Operation::Warmup, Some(warmup.key()));
     }
@@ -177,28 +198,25 @@ fn attempt(
 /// Follows an operation of the set itself.
 fn follow(plan: &mut Plan, work: &Work<'_>, lock: &OperationStatus) {
     match lock.type_ {
-        Operation::Sync if lock.key == work.sync_key() => follow_sync(plan, work, lock),
-        Operation::Warmup
-            if work
-                .warmup
-                .as_ref()
-                .is_some_and(|task| lock.key == Some(task.key())) =>
-        {
-            follow_warmup(plan, work, lock);
-        }
-        // The spec asks for something else by now, or for nothing.
-        _ => abandon(plan, work, lock),
+        Operation::Sync => follow_sync(plan, work, lock),
+        Operation::Warmup => follow_warmup(plan, work, lock),
+        Operation::Clear | Operation::Rmr => {}
     }
 }
 
-/// Cancels what nobody wants any more, then empties the lock. Servers that can't
-/// be asked are not waited for: what they do, they do before anything new.
+/// Cancels what nobody wants any more, and empties the lock when it has ended
+/// everywhere.
 fn abandon(plan: &mut Plan, work: &Work<'_>, lock: &OperationStatus) {
-    let cancelled = operation::cancel(&work.seen.answers, &lock.id, lock.type_);
-    if cancelled.is_empty() {
+    let ending = work.end(lock);
+    plan.cancelled.extend(ending.cancelled);
+    let Some(waits_for) = ending.waits_for else {
         plan.status.operation = None;
-    }
-    plan.cancelled.extend(cancelled);
+        return plan.say(work).forget(CANCELLING);
+    };
+    let (type_, id) = (lock.type_, &lock.id);
+    let message = format!("the {type_} {id} is no longer wanted; waits for {waits_for}");
+    plan.say(work).say(CANCELLING, true, "NotEnded", message);
+    work.look_again(plan);
 }
 
 fn course(
@@ -217,6 +235,7 @@ fn course(
         owner: work.uid,
         tasks,
         credentials,
+        pods: &work.seen.pods,
     };
     let course = operation::follow(&order, &work.seen.answers, |at| work.server(at));
     plan.cancelled.extend(course.cancelled.iter().cloned());

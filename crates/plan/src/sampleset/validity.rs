@@ -4,6 +4,7 @@ use api::{SampleSet, SecretReference, SyncOptions};
 
 use super::world::{SecretSeen, Seen, VolumeSecret};
 use super::{Settings, volume};
+use crate::fingerprint;
 use crate::operation::{self, SyncTask, WarmupTask, paths};
 
 /// Something that keeps the set from going on.
@@ -85,6 +86,21 @@ pub(super) fn sync_task(set: &SampleSet, settings: &Settings) -> Result<Option<S
 pub(crate) fn source_uri(set: &SampleSet) -> Option<&str> {
     let uri = set.spec.source.as_ref()?.uri.as_deref();
     uri.filter(|uri| !uri.is_empty())
+}
+
+/// Fingerprint of the copy that the spec asks for.
+pub(super) fn sync_key(set: &SampleSet, task: &SyncTask) -> String {
+    let source = set.spec.source.as_ref();
+    let secret = source.and_then(|source| source.secret_ref.as_ref());
+    fingerprint::of(&(&task.source, secret.and_then(|secret| secret.name.as_ref())))
+}
+
+/// The same, if `task` copies as much, whoever wants it.
+pub(crate) fn key_of_sync(set: &SampleSet, task: &SyncTask) -> Option<String> {
+    // Whether the source may be a folder of the machine was judged with the task.
+    let own = operation::sync(source_uri(set), &SyncOptions::default(), true).ok()?;
+    let wants = set.spec.no_sync != Some(true);
+    (wants && task.covers(&own)).then(|| sync_key(set, &own))
 }
 
 /// The caching that the spec asks for; `None`: nothing is cached by itself.

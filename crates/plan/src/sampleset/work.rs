@@ -5,7 +5,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::world::{Seen, Settings};
 use super::{Plan, validity};
-use crate::operation::{Credentials, SyncTask, WarmupTask};
+use crate::operation::{self, Credentials, Ending, SyncTask, WarmupTask};
 use crate::{fingerprint, names};
 
 /// How long it takes to look again at a server that does not answer, or for a
@@ -84,23 +84,20 @@ impl<'a> Work<'a> {
         self.lock().filter(own)
     }
 
+    /// Ends an operation on all servers.
+    pub(super) fn end(&self, lock: &OperationStatus) -> Ending {
+        let seen = self.seen;
+        operation::end(&lock.id, lock.type_, &seen.pods, &seen.answers)
+    }
+
     pub(super) fn server(&self, partition: i32) -> String {
         names::runtime_pod(self.name, partition)
     }
 
     /// Fingerprint of the copy that the spec asks for.
     pub(super) fn sync_key(&self) -> Option<String> {
-        let source = &self.sync.as_ref()?.source;
-        let secret = self
-            .set
-            .spec
-            .source
-            .as_ref()
-            .and_then(|source| source.secret_ref.as_ref());
-        Some(fingerprint::of(&(
-            source,
-            secret.and_then(|secret| secret.name.as_ref()),
-        )))
+        let task = self.sync.as_ref()?;
+        Some(validity::sync_key(self.set, task))
     }
 
     /// Fingerprint of a partition that has been cached as the spec asks for.

@@ -50,9 +50,10 @@ pub struct Seen {
     pub has_csi_driver: bool,
     /// The namespace of the set, or the CRD SampleSet, is being deleted.
     pub everything_goes: bool,
-    /// PaddleJobs that use the set and have not ended.
+    /// PaddleJobs that work on the data of the set.
     pub jobs: BTreeSet<String>,
-    /// The uid of the owner of `status.operation` is known to be gone: a read
+    /// The owner of `status.operation` does not see to it any more (see
+    /// [`sees_to`](crate::samplejob::sees_to)), or is known to be gone: a read
     /// from the API server said so, not a cache.
     pub owner_is_gone: bool,
     /// What each runtime server answered to [`asks`](super::asks).
@@ -159,6 +160,12 @@ impl RuntimePod {
     /// Whether it has a node, and still nothing of it runs.
     pub fn is_stuck(&self) -> bool {
         self.node.is_some() && !self.is_ready && self.deleted_at.is_none()
+    }
+
+    /// Whether its server may be at work, even if it does not answer: it has begun, and
+    /// its node does not say that it has ended since.
+    pub fn may_work(&self) -> bool {
+        self.ip.is_some() && (self.is_ready || self.trouble.is_none())
     }
 }
 

@@ -8,7 +8,8 @@ use crate::support::*;
 
 const LABEL: &str = "paddlepaddle.org/juicefs-default.imagenet";
 
-fn trains(edit: impl FnOnce(&mut SampleSetReference)) -> Job {
+/// A job of one server and three workers on the SampleSet `imagenet`.
+pub fn trains(edit: impl FnOnce(&mut SampleSetReference)) -> Job {
     let mut wanted = SampleSetReference {
         name: Some("imagenet".to_owned()),
         mount_path: "/mnt/imagenet".to_owned(),
@@ -21,7 +22,8 @@ fn trains(edit: impl FnOnce(&mut SampleSetReference)) -> Job {
         .spec(|spec| spec.sample_set_ref = Some(wanted))
 }
 
-fn data(phase: SampleSetPhase, percent: i32) -> Seen {
+/// The set in this phase, with so much cached.
+pub fn data(phase: SampleSetPhase, percent: i32) -> Seen {
     Seen {
         sample_set: Some(SampleSetView {
             phase: Some(phase),

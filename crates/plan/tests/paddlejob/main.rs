@@ -20,5 +20,6 @@ mod support;
 mod takeover;
 mod template;
 mod total;
+mod users;
 mod validity;
 mod wire;

@@ -8,8 +8,11 @@
     reason = "a test that meets what it does not expect should end there"
 )]
 
+mod cancel;
 mod children;
+mod credit;
 mod deletion;
+mod figures;
 mod job;
 mod lock;
 mod partitions;
@@ -18,4 +21,5 @@ mod set;
 mod support;
 mod sync;
 mod total;
+mod upsets;
 mod validity;

@@ -11,7 +11,7 @@ use api::{
 };
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use plan::operation::{Answer, CacheFigures, Done, Listing, State};
+use plan::operation::{Answer, CacheFigures, Done, Listing, State, Total};
 use plan::samplejob::{Rival, Run};
 use plan::sampleset::{
     Child, RuntimePod, SecretSeen, Seen, ServiceView, StatefulSetView, VolumeView,
@@ -236,15 +236,17 @@ fn pod() -> impl Strategy<Value = RuntimePod> {
 fn answer() -> impl Strategy<Value = Answer> {
     const NUMBERS: [u64; 4] = [0, 1, 58 << 20, u64::MAX];
     let figures = (
-        select(&NUMBERS[..]),
+        option::of(select(&NUMBERS[..])),
         select(&NUMBERS[..]),
         select(&NUMBERS[..]),
         option::of(select(&NUMBERS[..])),
     )
         .prop_map(
-            |(total_bytes, cached_bytes, disk_size, share_bytes)| CacheFigures {
-                total_bytes,
-                total_files: total_bytes,
+            |(total, cached_bytes, disk_size, share_bytes)| CacheFigures {
+                total: total.map(|bytes| Total {
+                    bytes,
+                    files: bytes,
+                }),
                 cached_bytes,
                 disk_size,
                 disk_used: disk_size,

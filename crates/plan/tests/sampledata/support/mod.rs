@@ -1,5 +1,6 @@
 //! What the tests are written with.
 
+mod faults;
 mod fixtures;
 mod stage;
 

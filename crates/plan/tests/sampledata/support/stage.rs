@@ -2,12 +2,13 @@
 //! Volumes bind, pods run, and servers work at once, unless a test says otherwise.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
 use api::{Operation, SampleJob, SampleJobPhase, SampleSet, SampleSetPhase, labels};
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use plan::operation::{Answer, Answers, CacheFigures, Post, State};
+use plan::operation::{Answer, Answers, CacheFigures, Post, State, Total};
 use plan::samplejob::{Rival, Run};
 use plan::sampleset::{
     Child, Kind, Object, RuntimePod, SecretSeen, ServiceView, StatefulSetView, VolumeSecret,
@@ -24,6 +25,8 @@ pub struct Server {
     pub operations: BTreeMap<String, State>,
     pub figures: CacheFigures,
     pub is_silent: bool,
+    /// What was cancelled, and in how many steps it ends.
+    pub ending: BTreeMap<String, u8>,
 }
 
 pub struct Stage {
@@ -43,6 +46,8 @@ pub struct Stage {
     pub phases: Vec<Option<SampleSetPhase>>,
     pub events: Vec<Event>,
     pub posts: Vec<Post>,
+    /// So many of the next requests do not arrive.
+    pub lost_posts: usize,
 }
 
 /// A stage with the Secret of the tutorial.
@@ -64,6 +69,7 @@ pub fn stage(set: SampleSet) -> Stage {
         phases: vec![None],
         events: Vec::new(),
         posts: Vec::new(),
+        lost_posts: 0,
     }
 }
 
@@ -163,7 +169,7 @@ impl Stage {
 
     /// One pass for everybody; whether anything changed.
     pub fn step(&mut self) -> bool {
-        let mut changed = false;
+        let mut changed = self.work();
         if self.set.is_some() {
             let plan = self.plan_set();
             changed |= self.apply_set(plan);
@@ -183,6 +189,7 @@ impl Stage {
                 changed |= self.apply_job(&name, plan);
             }
         }
+        self.assert_locked();
         changed
     }
 
@@ -228,7 +235,7 @@ impl Stage {
                 && !self
                     .jobs
                     .iter()
-                    .any(|job| job.metadata.uid.as_ref() == owner)
+                    .any(|job| job.metadata.uid.as_ref() == owner && samplejob::sees_to(job, set))
         });
         let needed = sampleset::secrets_needed(set, &seen, &self.settings, self.now);
         seen.volume_secret = self.secret(needed.volume);
@@ -366,33 +373,6 @@ impl Stage {
         }
     }
 
-    fn post(&mut self, posts: Vec<Post>) {
-        for post in posts {
-            let operation = post.task.operation();
-            let state = self
-                .answers
-                .get(&operation)
-                .cloned()
-                .unwrap_or_else(succeeded);
-            let server = self
-                .servers
-                .get_mut(&post.partition)
-                .expect("posted to no server");
-            server.operations.insert(post.id.clone(), state);
-            self.posts.push(post);
-        }
-    }
-
-    fn cancel(&mut self, cancels: Vec<plan::operation::Cancel>) {
-        for cancel in cancels {
-            let server = self
-                .servers
-                .get_mut(&cancel.partition)
-                .expect("cancelled on no server");
-            server.operations.insert(cancel.id, State::Cancelled);
-        }
-    }
-
     /// What is under way on all servers becomes this.
     pub fn turns(mut self, state: State) -> Stage {
         for server in self.servers.values_mut() {
@@ -508,7 +488,7 @@ pub fn runtime_pod(partition: i32) -> RuntimePod {
         uid: format!("pod-{partition}"),
         partition,
         node: Some(format!("node-{partition}")),
-        ip: None,
+        ip: Some(IpAddr::V4(Ipv4Addr::LOCALHOST)),
         is_ready: true,
         trouble: None,
         deleted_at: None,
@@ -519,8 +499,10 @@ pub fn runtime_pod(partition: i32) -> RuntimePod {
 /// The tutorial's data, all of it cached.
 pub fn figures() -> CacheFigures {
     CacheFigures {
-        total_bytes: 58 << 20,
-        total_files: 1284,
+        total: Some(Total {
+            bytes: 58 << 20,
+            files: 1284,
+        }),
         cached_bytes: 58 << 20,
         disk_size: 20 << 30,
         disk_used: 8 << 30,
