@@ -12,6 +12,7 @@ mod servers;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
+use anyhow::Context;
 use cache_api::{Sampler, Sync, Task, Warmup};
 use clap::Parser;
 
@@ -172,82 +173,128 @@ impl Bench<'_> {
         println!("rate against it  {:8.2}", plain / ours);
     }
 
+    /// The data loader of a training, which decodes.
     async fn compare_reading(&mut self, readers: usize) -> anyhow::Result<()> {
         let link = self.args.link;
         println!("## data loader with {readers} reader(s), {link} Mbit/s: images/s");
-        let mount = self.servers.mount();
-        fn at(dir: &Path, readers: usize, is_fresh: bool) -> Reading<'_> {
-            Reading {
-                dir,
-                readers,
-                decodes: true,
-                is_fresh,
-            }
-        }
+        let (mount, disk) = (self.servers.mount(), self.local);
         let limit = self.servers.link.clone();
-        let (mut cold, mut warm, mut local) = (Vec::new(), Vec::new(), Vec::new());
+        let mut local = Epochs::default();
+        let (mut cold, mut warm) = (Epochs::default(), Epochs::default());
         for _ in 0..self.args.runs {
             self.evict().await?;
             limit.limit(Some(link));
-            cold.push(self.reader.read(at(&mount, readers, true)).await?);
+            self.read(&mount, readers, &mut cold).await?;
             limit.limit(None);
             self.warm().await?;
             limit.limit(Some(link));
-            warm.push(self.reader.read(at(&mount, readers, true)).await?);
-            // The fastest that there is: from the memory of the kernel.
-            local.push(self.reader.read(at(self.local, readers, false)).await?);
+            self.read(&mount, readers, &mut warm).await?;
+            self.read(disk, readers, &mut local).await?;
             limit.limit(None);
         }
-        let local = self.rate(local);
-        let show = |name: &str, rate: f64| {
-            println!("{name:16} {rate:8.1}   {:5.2} of local disk", rate / local);
-        };
-        show("local disk", local);
-        show("juicefs, cold", self.rate(cold));
-        show("juicefs, warm", self.rate(warm));
+        let table = Table::of(self.args.images, &local);
+        table.show("juicefs, cold", &cold);
+        table.show("juicefs, warm", &warm);
         if !self.args.installed.join("s3fs/bin/s3fs").exists() {
             println!("s3fs             not installed");
             return Ok(());
         }
-        let (mut cold, mut warm) = (Vec::new(), Vec::new());
+        let (mut cold, mut warm) = (Epochs::default(), Epochs::default());
         for _ in 0..self.args.runs {
             let mounted = self.servers.s3fs().await?;
             limit.limit(Some(link));
-            cold.push(self.reader.read(at(&mounted.0, readers, true)).await?);
-            warm.push(self.reader.read(at(&mounted.0, readers, true)).await?);
+            self.read(&mounted.0, readers, &mut cold).await?;
+            self.read(&mounted.0, readers, &mut warm).await?;
             limit.limit(None);
         }
-        show("s3fs, cold", self.rate(cold));
-        show("s3fs, warm", self.rate(warm));
+        table.show("s3fs, cold", &cold);
+        table.show("s3fs, warm", &warm);
         Ok(())
-    }
-
-    fn rate(&self, times: Vec<f64>) -> f64 {
-        self.args.images as f64 / median(times)
     }
 
     /// Without decoding, which hides how the files are read.
     async fn compare_raw_reading(&mut self) -> anyhow::Result<()> {
         println!("## raw reading with 1 reader: files/s");
-        let mount = self.servers.mount();
-        let at = |dir, is_fresh| Reading {
+        let (mount, disk) = (self.servers.mount(), self.local);
+        self.warm().await?;
+        let (mut warm, mut local) = (Epochs::default(), Epochs::default());
+        for _ in 0..self.args.runs {
+            self.read_raw(&mount, &mut warm).await?;
+            self.read_raw(disk, &mut local).await?;
+        }
+        Table::of(self.args.images, &local).show("juicefs, warm", &warm);
+        Ok(())
+    }
+
+    async fn read(&mut self, dir: &Path, readers: usize, to: &mut Epochs) -> anyhow::Result<()> {
+        let reading = Reading {
+            dir,
+            readers,
+            decodes: true,
+        };
+        self.epochs(reading, to).await
+    }
+
+    async fn read_raw(&mut self, dir: &Path, to: &mut Epochs) -> anyhow::Result<()> {
+        let reading = Reading {
             dir,
             readers: 1,
             decodes: false,
-            is_fresh,
         };
-        self.warm().await?;
-        let (mut warm, mut local) = (Vec::new(), Vec::new());
-        for _ in 0..self.args.runs {
-            warm.push(self.reader.read(at(&mount, true)).await?);
-            local.push(self.reader.read(at(self.local, false)).await?);
-        }
-        let (warm, local) = (self.rate(warm), self.rate(local));
-        println!("local disk       {local:8.1}");
-        println!(
-            "juicefs, warm    {warm:8.1}   {:5.2} of local disk",
-            warm / local
-        );
+        self.epochs(reading, to).await
+    }
+
+    /// Reads everything twice. The kernel has nothing of it in memory before, whatever
+    /// is measured: not the files, and not what JuiceFS or s3fs cached of them on disk.
+    async fn epochs(&mut self, reading: Reading<'_>, to: &mut Epochs) -> anyhow::Result<()> {
+        forget_files().await?;
+        to.first.push(self.reader.read(reading).await?);
+        to.next.push(self.reader.read(reading).await?);
         Ok(())
     }
+}
+
+/// How long the first epoch of a training takes, and the one after it.
+#[derive(Default)]
+struct Epochs {
+    first: Vec<f64>,
+    next: Vec<f64>,
+}
+
+impl Epochs {
+    /// Per second.
+    fn rates(&self, images: usize) -> [f64; 2] {
+        [&self.first, &self.next].map(|times| images as f64 / median(times.clone()))
+    }
+}
+
+/// Rates beside those of the local disk.
+struct Table {
+    images: usize,
+    local: [f64; 2],
+}
+
+impl Table {
+    fn of(images: usize, local: &Epochs) -> Table {
+        let table = Table {
+            images,
+            local: local.rates(images),
+        };
+        println!("                 first epoch, of local   next epoch, of local");
+        table.show("local disk", local);
+        table
+    }
+
+    fn show(&self, name: &str, epochs: &Epochs) {
+        let ([first, next], [local_first, local_next]) = (epochs.rates(self.images), self.local);
+        let (of_first, of_next) = (first / local_first, next / local_next);
+        println!("{name:16} {first:11.1} {of_first:10.2} {next:12.1} {of_next:9.2}");
+    }
+}
+
+/// Makes the kernel forget what it has of files in memory.
+async fn forget_files() -> anyhow::Result<()> {
+    // Only what is on disk can be forgotten.
+    tokio::process::Command::new("sync").status().await?;
+    std::fs::write("/proc/sys/vm/drop_caches", "3").context("/proc/sys/vm/drop_caches")
 }

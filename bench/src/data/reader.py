@@ -1,7 +1,7 @@
 """Reads images with Paddle's data loader, as often as it is asked.
 
-Each line of the input is a JSON object: dir, readers (processes), decode, fresh (what the kernel
-remembers of the files is dropped before). Each line of the output is the time in seconds.
+Each line of the input is a JSON object: dir, readers (processes), decode. Each line of the output
+is the time in seconds.
 """
 
 import io
@@ -29,8 +29,6 @@ class Images(Dataset):
 
     def __getitem__(self, index):
         with open(self.files[index], "rb") as file:
-            if self.job["fresh"]:
-                os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
             data = file.read()
         if not self.job["decode"]:
             return len(data)

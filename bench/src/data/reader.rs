@@ -21,8 +21,6 @@ pub(crate) struct Reading<'a> {
     pub(crate) dir: &'a Path,
     pub(crate) readers: usize,
     pub(crate) decodes: bool,
-    /// Not from the memory of the kernel.
-    pub(crate) is_fresh: bool,
 }
 
 impl Reader {
@@ -58,8 +56,7 @@ impl Reader {
 
     /// Reads everything; how long that takes in seconds.
     pub(crate) async fn read(&mut self, what: Reading<'_>) -> anyhow::Result<f64> {
-        let job = json!({"dir": what.dir, "readers": what.readers, "decode": what.decodes,
-            "fresh": what.is_fresh});
+        let job = json!({"dir": what.dir, "readers": what.readers, "decode": what.decodes});
         self.asked.write_all(format!("{job}\n").as_bytes()).await?;
         Ok(self.line().await?.parse()?)
     }

@@ -8,7 +8,11 @@ use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
+use api::SampleSet;
 use cache_api::{Client, Credentials, Identity, JobState, NewJob, Poll, Task};
+use juicefs::{Juicefs, Mount, MountOptions, Volume};
+use plan::sampleset::volume::mount_options;
+use serde_json::json;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::process::{Child, Command};
 use tokio::sync::oneshot;
@@ -86,18 +90,9 @@ impl Servers {
             "data",
         ];
         run(keyed(juicefs(&format))).await?;
-        let (mount, cache) = (dir.join("mount"), dir.join("cache"));
-        let mut command = juicefs(&["mount", "-d", "--no-syslog", "--no-usage-report"]);
-        command
-            .args(["--hide-internal", "--free-space-ratio=0.01"])
-            .args(["--metrics=127.0.0.1:0", "--cache-dir"])
-            .arg(&cache)
-            .arg("--log")
-            .arg(dir.join("mount.log"))
-            .arg(&volume)
-            .arg(&mount);
-        run(command).await?;
-        let runtime = serve(installed, dir, mount, cache).await?;
+        let (at, cache) = (dir.join("mount"), dir.join("cache"));
+        mount(installed, dir, &volume, &at, &cache).await?;
+        let runtime = serve(installed, dir, at, cache).await?;
         Ok(Servers {
             installed: installed.to_owned(),
             dir: dir.to_owned(),
@@ -199,6 +194,44 @@ impl Drop for Servers {
     fn drop(&mut self) {
         unmount(&self.mount());
     }
+}
+
+/// Mounts the volume as the operator has it mounted for a set that says nothing of it.
+async fn mount(
+    installed: &Path,
+    dir: &Path,
+    metaurl: &str,
+    at: &Path,
+    cache: &Path,
+) -> anyhow::Result<()> {
+    let set: SampleSet = serde_json::from_value(json!({
+        "apiVersion": "batch.paddlepaddle.org/v1alpha1",
+        "kind": "SampleSet",
+        "metadata": {"name": "bench", "namespace": "default"},
+        "spec": {
+            "partitions": 1,
+            // A disk that is nearly full will do too: it is little data.
+            "csi": {"driver": "juicefs", "juiceFSMountOptions": {"free-space-ratio": "0.01"}},
+        },
+    }))?;
+    let secret = [
+        ("name", "data"),
+        ("storage", "minio"),
+        ("bucket", "not needed any more"),
+        ("metaurl", metaurl),
+    ];
+    let secret = secret.map(|(key, value)| (key.to_owned(), value.as_bytes().to_vec()));
+    fs::create_dir_all(at)?;
+    let mount = Mount {
+        volume: &Volume::from_secret(&secret.into())?,
+        options: &MountOptions::parse(&mount_options(&set))?,
+        cache_dirs: &[cache.to_owned()],
+        at,
+        log: &dir.join("mount.log"),
+    };
+    let juicefs = Juicefs::new(installed.join("juicefs/juicefs"));
+    juicefs.mount(&mount).await?;
+    Ok(())
 }
 
 /// A mount of s3fs.

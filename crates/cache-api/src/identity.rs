@@ -8,7 +8,7 @@ use crate::SERVER_NAME;
 
 /// The key, certificate and token that the servers of one SampleSet share. They
 /// are made once and kept in a Secret; `Debug` shows none of them.
-#[derive(Clone)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct Identity {
     /// The certificate in PEM, signed by its own key. It is pinned by clients.
     pub certificate: String,

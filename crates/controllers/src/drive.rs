@@ -1,6 +1,7 @@
 //! What every controller does around its passes: it watches its kind, takes passes when
 //! something changed, counts them, and repeats what failed.
 
+use std::collections::HashSet;
 use std::fmt::Debug;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -43,6 +44,10 @@ pub(crate) trait Passes: Send + Sync + 'static {
 
     /// What every controller has.
     fn common(&self) -> &Common;
+
+    /// Forgets all objects but those of these uids: the others went while nobody
+    /// watched.
+    fn keep(&self, uids: &HashSet<String>);
 
     /// Hears of a change of an object, before it is worked on.
     fn note(&self, event: &watcher::Event<Self::Object>);
@@ -113,11 +118,18 @@ pub(crate) async fn drive<P: Passes>(
         () = filled => {}
         () = shutdown.clone() => return,
     }
-    let noting = Arc::clone(&passes);
+    let (noting, listed) = (Arc::clone(&passes), objects.store.clone());
     let stream = watcher(api, watcher::Config::default())
         .default_backoff()
         .reflect(objects.writer)
         .inspect(move |event| match event {
+            Ok(watcher::Event::InitDone) => {
+                let objects = listed.state();
+                let uids = objects
+                    .iter()
+                    .filter_map(|object| object.meta().uid.clone());
+                noting.keep(&uids.collect());
+            }
             Ok(event) => noting.note(event),
             Err(error) => interrupted(&P::Object::kind(&()), error),
         })

@@ -11,13 +11,13 @@ pub struct JuiceFsMountOptions {
     /// Address for Prometheus metrics. Default `127.0.0.1:9567`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub metrics: Option<String>,
-    /// Seconds for which file attributes are cached. Default 1.
+    /// Seconds for which file attributes are cached. Default 3600.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub attr_cache: Option<i64>,
-    /// Seconds for which file entries are cached. Default 1.
+    /// Seconds for which file entries are cached. Default 3600.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub entry_cache: Option<i64>,
-    /// Seconds for which directory entries are cached. Default 1.
+    /// Seconds for which directory entries are cached. Default 3600.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dir_entry_cache: Option<i64>,
     /// Enables extended attributes.
@@ -58,7 +58,8 @@ pub struct JuiceFsMountOptions {
     /// Caches random and small reads only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cache_partial_only: Option<bool>,
-    /// Seconds for which open files are cached. Default 0.
+    /// Seconds for which open files are cached, whatever happens to them elsewhere. Default
+    /// 3600; with 0, who opens a file sees what was closed before on any node.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub open_cache: Option<i64>,
     /// Mounts a directory of the volume as its root.

@@ -6,7 +6,6 @@ use kube::runtime::reflector::Store;
 use plan::paddlejob::{ConfigMapView, PodPhase, PodView, Settings};
 
 use super::NAME;
-use super::stored::StoredJob;
 use crate::cache::Cache;
 use crate::common::Common;
 use crate::drive::Options;
@@ -20,8 +19,6 @@ pub(super) struct Context {
     pub(super) pods: Cache<PodView>,
     pub(super) config_maps: Cache<ConfigMapView>,
     pub(super) services: Cache<()>,
-    /// The jobs themselves.
-    pub(super) jobs: Store<StoredJob>,
     /// The sets that jobs may use.
     pub(super) sets: Store<StoredSet>,
 }
@@ -31,7 +28,6 @@ impl Context {
     pub(super) fn new(
         client: Client,
         options: Options<Settings>,
-        jobs: Store<StoredJob>,
         sets: Store<StoredSet>,
     ) -> Context {
         Context {
@@ -40,7 +36,6 @@ impl Context {
             pods: Cache::remembering(|pod| pod.phase == PodPhase::Succeeded),
             config_maps: Cache::default(),
             services: Cache::default(),
-            jobs,
             sets,
         }
     }

@@ -1,5 +1,6 @@
 //! The PaddleJob controller.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use kube::runtime::controller::Action;
@@ -44,7 +45,7 @@ pub async fn run(
     let jobs = Objects::new();
     let mut tasks = JoinSet::new();
     let sets = watch::sets(&mut tasks, &client, namespace, &jobs);
-    let context = Context::new(client.clone(), options, jobs.store.clone(), sets);
+    let context = Context::new(client.clone(), options, sets);
     let context = Arc::new(context);
     let concerned = jobs.concerned.clone();
     let filled = watch::children(&mut tasks, &context, namespace, &concerned);
@@ -61,15 +62,13 @@ impl Passes for Context {
         &self.common
     }
 
+    fn keep(&self, uids: &HashSet<String>) {
+        self.common.memories.keep(uids);
+    }
+
     fn note(&self, event: &watcher::Event<StoredJob>) {
-        match event {
-            watcher::Event::Delete(job) => self.common.memories.forget(identity(&job.meta().uid)),
-            watcher::Event::InitDone => {
-                let jobs = self.jobs.state();
-                let uids = jobs.iter().filter_map(|job| job.meta().uid.clone());
-                self.common.memories.keep(&uids.collect());
-            }
-            _ => {}
+        if let watcher::Event::Delete(job) = event {
+            self.common.memories.forget(identity(&job.meta().uid));
         }
     }
 

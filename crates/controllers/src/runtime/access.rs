@@ -1,7 +1,7 @@
 //! Secrets: how the servers of a set are known, and the keys of a sync. They are
 //! read one by one, never listed or watched.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Mutex, PoisonError};
 
 use cache_api::{Credentials, Identity};
@@ -9,7 +9,7 @@ use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::{Api, Client};
-use plan::sampleset::{SecretSeen, SecretsNeeded, VolumeSecret};
+use plan::sampleset::{Child, SecretSeen, SecretsNeeded, VolumeSecret};
 use plan::{names, operation};
 
 use crate::{Error, identity};
@@ -26,21 +26,28 @@ pub(crate) const TOKEN: &str = "token";
 pub(super) struct Accesses(Mutex<HashMap<String, Identity>>);
 
 impl Accesses {
-    /// How the servers of a set are known; `None`: there is no such Secret.
+    /// How the servers of a set are known. The Secret of an earlier set of the same name
+    /// may still be there, and goes.
     pub(super) async fn of(
         &self,
         client: &Client,
         whose: &str,
         set: &ObjectMeta,
-    ) -> Result<Option<Identity>, Error> {
+    ) -> Result<Child<Identity>, Error> {
         let known = |all: &HashMap<String, Identity>| all.get(whose).cloned();
         if let Some(identity) = known(&self.0.lock().unwrap_or_else(PoisonError::into_inner)) {
-            return Ok(Some(identity));
+            return Ok(Child::Ours(identity));
         }
         let secret = names::server_secret(identity(&set.name));
-        let Some(data) = read(client, identity(&set.namespace), &secret).await? else {
-            return Ok(None);
+        let secrets: Api<Secret> = Api::namespaced(client.clone(), identity(&set.namespace));
+        let Some(found) = secrets.get_opt(&secret).await.map_err(Error::Observe)? else {
+            return Ok(Child::Missing);
         };
+        let mut owners = found.metadata.owner_references.iter().flatten();
+        if !owners.any(|owner| Some(&owner.uid) == set.uid.as_ref()) {
+            return Ok(Child::Foreign);
+        }
+        let data = found.data.unwrap_or_default();
         let text = |key: &str| text(&data, key).unwrap_or_default();
         let found = Identity {
             certificate: text(CERTIFICATE),
@@ -49,7 +56,13 @@ impl Accesses {
         };
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         all.insert(whose.to_owned(), found.clone());
-        Ok(Some(found))
+        Ok(Child::Ours(found))
+    }
+
+    /// Only these want to know.
+    pub(super) fn keep(&self, uids: &HashSet<String>) {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        all.retain(|whose, _| uids.contains(whose));
     }
 
     /// Nobody wants to know any more, or the Secret may be gone.

@@ -2,24 +2,26 @@
 //! some jobs is kept in memory, so that a pass asks nobody, and a change of it
 //! causes a pass.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use cache_api::{Client, Identity, NewJob, PORT, Poll};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use plan::operation::{Answer, Answers, Cancel, Post, State};
-use plan::sampleset::RuntimePod;
+use plan::operation::{Answers, Cancel, Post, State};
+use plan::sampleset::{Child, RuntimePod};
 use tokio::sync::watch;
 use tokio::task::{AbortHandle, JoinSet};
 
 mod access;
+mod known;
 mod wire;
 
 pub(crate) use access::{CERTIFICATE, KEY, TOKEN, secrets};
 
 use access::Accesses;
+use known::Known;
 
 use crate::Error;
 
@@ -44,16 +46,15 @@ pub(crate) struct Servers {
 struct Server {
     pod: String,
     address: IpAddr,
+    /// How it was known.
+    identity: Identity,
     client: Client,
     known: Known,
     /// The jobs that are followed.
     ids: watch::Sender<BTreeSet<String>>,
+    tell: Tell,
     _task: JoinSet<()>,
 }
-
-/// What a server last said.
-#[derive(Clone, Default)]
-struct Known(Arc<Mutex<Answer>>);
 
 impl Servers {
     /// None yet.
@@ -69,8 +70,8 @@ impl Servers {
         self.followed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What the servers of a set last said, and follows them from now on; `None`: there
-    /// is no Secret that says how to reach them.
+    /// What the servers of a set last said, and follows them from now on, if there is a
+    /// Secret of the set that says how to reach them.
     pub(crate) async fn ask(
         &self,
         whose: &str,
@@ -78,9 +79,23 @@ impl Servers {
         pods: &[RuntimePod],
         ids: &BTreeSet<String>,
         tell: &Tell,
-    ) -> Result<Option<Answers>, Error> {
-        let identity = self.accesses.of(&self.client, whose, set).await?;
-        Ok(identity.map(|identity| self.answers(whose, pods, &identity, ids, tell)))
+    ) -> Result<Child<Answers>, Error> {
+        if self.is_silent(whose) {
+            // They may have got another Secret meanwhile.
+            self.accesses.forget(whose);
+        }
+        Ok(match self.accesses.of(&self.client, whose, set).await? {
+            Child::Ours(identity) => Child::Ours(self.answers(whose, pods, &identity, ids, tell)),
+            Child::Foreign => Child::Foreign,
+            Child::Missing => Child::Missing,
+        })
+    }
+
+    /// Whether one of the servers does not answer.
+    fn is_silent(&self, whose: &str) -> bool {
+        let all = self.lock();
+        let servers = all.get(whose).into_iter().flat_map(BTreeMap::values);
+        servers.into_iter().any(|server| server.known.is_silent())
     }
 
     fn answers(
@@ -100,7 +115,9 @@ impl Servers {
             .collect();
         servers.retain(|partition, server| {
             let pod = alive.get(partition);
-            pod.is_some_and(|(pod, ip)| pod.uid == server.pod && *ip == server.address)
+            let is_same =
+                |(pod, ip): &(&RuntimePod, IpAddr)| pod.uid == server.pod && *ip == server.address;
+            pod.is_some_and(is_same) && server.identity == *identity
         });
         for (partition, (pod, ip)) in alive {
             if !servers.contains_key(&partition)
@@ -123,10 +140,11 @@ impl Servers {
     }
 
     /// The client of a partition's server, if it is followed.
-    fn client(&self, whose: &str, partition: i32) -> Option<(Client, Known)> {
+    fn client(&self, whose: &str, partition: i32) -> Option<(Client, Known, Tell)> {
         let all = self.lock();
         let server = all.get(whose)?.get(&partition)?;
-        Some((server.client.clone(), server.known.clone()))
+        let (client, known) = (server.client.clone(), server.known.clone());
+        Some((client, known, Arc::clone(&server.tell)))
     }
 
     /// Does what a plan asks of the servers, with the keys that it needs.
@@ -159,40 +177,37 @@ impl Servers {
     /// Posts a job. What the server says to it is known at once; one that refuses
     /// it for good has failed it.
     async fn post(&self, whose: &str, partition: i32, job: &NewJob) {
-        let Some((client, known)) = self.client(whose, partition) else {
+        let Some((client, known, tell)) = self.client(whose, partition) else {
             return;
         };
-        let state = match client.post(job).await {
-            Ok(job) => wire::state(&job),
+        match client.post(job).await {
+            Ok(job) => {
+                known.hear(&job);
+            }
             Err(cache_api::Error::Refused {
                 status: 400..=499,
                 message,
                 ..
-            }) => State::Failed {
-                reason: "Refused".to_owned(),
-                message,
-            },
+            }) => {
+                let reason = "Refused".to_owned();
+                known.assume(&job.id, State::Failed { reason, message });
+            }
             Err(error) => {
                 tracing::warn!(%error, id = job.id, "a job could not be posted");
-                return;
+                known.note_refusal(&job.id, error.to_string());
+                tell();
             }
-        };
-        known.update(|answer| {
-            answer.operations.insert(job.id.clone(), state);
-        });
+        }
     }
 
     /// Cancels a job, if it has not ended.
     async fn cancel(&self, whose: &str, partition: i32, id: &str) {
-        let Some((client, known)) = self.client(whose, partition) else {
+        let Some((client, known, _)) = self.client(whose, partition) else {
             return;
         };
         match client.cancel(id).await {
             Ok(Some(job)) => {
-                let state = wire::state(&job);
-                known.update(|answer| {
-                    answer.operations.insert(id.to_owned(), state);
-                });
+                known.hear(&job);
             }
             Ok(None) => {}
             Err(error) => tracing::warn!(%error, id, "a job could not be cancelled"),
@@ -203,6 +218,12 @@ impl Servers {
     pub(crate) fn forget(&self, whose: &str) {
         self.lock().remove(whose);
         self.accesses.forget(whose);
+    }
+
+    /// Only these want to know.
+    pub(crate) fn keep(&self, uids: &HashSet<String>) {
+        self.lock().retain(|whose, _| uids.contains(whose));
+        self.accesses.keep(uids);
     }
 
     /// The Secret of the servers may be another one by now: it is read again.
@@ -237,28 +258,13 @@ impl Server {
         Some(Server {
             pod: pod.to_owned(),
             address,
+            identity: identity.clone(),
             client,
             known,
             ids,
+            tell: Arc::clone(tell),
             _task: task,
         })
-    }
-}
-
-impl Known {
-    fn get(&self) -> Answer {
-        self.0
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
-    }
-
-    /// Changes what is known; true if it is something else now.
-    fn update(&self, change: impl FnOnce(&mut Answer)) -> bool {
-        let mut answer = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let before = answer.clone();
-        change(&mut answer);
-        *answer != before
     }
 }
 
@@ -268,14 +274,8 @@ async fn follow_cache(client: Client, known: Known, tell: Tell) {
         let poll = revision.map(|since| Poll { since, wait: WAIT });
         let answer = client.cache(poll).await;
         revision = answer.as_ref().ok().map(|cache| cache.revision);
-        let is_new = known.update(|known| match &answer {
-            Ok(cache) => {
-                known.error = None;
-                known.cache = Some(wire::figures(cache));
-            }
-            Err(error) => known.error = Some(error.to_string()),
-        });
-        if is_new {
+        let figures = answer.as_ref().map(wire::figures);
+        if known.hear_cache(figures.map_err(ToString::to_string)) {
             tell();
         }
         if answer.is_err() {
@@ -298,9 +298,7 @@ async fn follow_jobs(
             let is_wanted = ids.contains(id);
             if !is_wanted {
                 task.abort();
-                known.update(|answer| {
-                    answer.operations.remove(id);
-                });
+                known.forget(id);
             }
             is_wanted
         });
@@ -321,28 +319,20 @@ async fn follow_job(client: Client, known: Known, id: String, tell: Tell) {
     let mut revision = None;
     loop {
         let poll = revision.map(|since| Poll { since, wait: WAIT });
-        let (state, has_ended) = match client.job(&id, poll).await {
-            Ok(job) => {
-                revision = Some(job.revision);
-                (wire::state(&job), job.state.has_ended())
-            }
-            Err(error) if error.is_not_found() => {
-                revision = None;
-                (State::NotFound, false)
-            }
+        let answer = client.job(&id, poll).await;
+        revision = answer.as_ref().ok().map(|job| job.revision);
+        let is_new = match &answer {
+            Ok(job) => known.hear(job),
+            Err(error) if error.is_not_found() => known.assume(&id, State::NotFound),
             Err(error) => {
-                revision = None;
                 let message = error.to_string();
-                (State::Unreachable { message }, false)
+                known.assume(&id, State::Unreachable { message })
             }
         };
-        let is_new = known.update(|answer| {
-            answer.operations.insert(id.clone(), state);
-        });
         if is_new {
             tell();
         }
-        if has_ended {
+        if answer.is_ok_and(|job| job.state.has_ended()) {
             return;
         }
         if revision.is_none() {

@@ -123,7 +123,7 @@ pub(super) fn figures(cache: &Cache) -> CacheFigures {
 
 /// What can't be one was refused by the API server.
 fn number(value: i64) -> u32 {
-    u32::try_from(value).unwrap_or_default()
+    u32::try_from(value.max(0)).unwrap_or(u32::MAX)
 }
 
 fn signed(value: u64) -> i64 {

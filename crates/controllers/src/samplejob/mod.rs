@@ -1,5 +1,6 @@
 //! The SampleJob controller.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use kube::runtime::controller::Action;
@@ -48,6 +49,11 @@ impl Passes for Context {
 
     fn common(&self) -> &Common {
         &self.common
+    }
+
+    fn keep(&self, uids: &HashSet<String>) {
+        self.common.memories.keep(uids);
+        self.servers.keep(uids);
     }
 
     fn note(&self, event: &watcher::Event<StoredSampleJob>) {

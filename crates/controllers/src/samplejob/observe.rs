@@ -8,6 +8,7 @@ use jiff::Timestamp;
 use kube::ResourceExt;
 use kube::runtime::reflector::ObjectRef;
 use plan::samplejob::{self, Rival, Run, Seen};
+use plan::sampleset::Child;
 
 use super::context::Context;
 use crate::cache::Owner;
@@ -57,7 +58,9 @@ async fn servers(context: &Context, job: &SampleJob, seen: &mut Seen) -> Result<
     let tell = context.concerned.tell(&job.metadata);
     let servers = &context.servers;
     let answers = servers.ask(uid, &set.metadata, &seen.pods, &asked, &tell);
-    seen.answers = answers.await?.unwrap_or_default();
+    if let Child::Ours(answers) = answers.await? {
+        seen.answers = answers;
+    }
     Ok(())
 }
 

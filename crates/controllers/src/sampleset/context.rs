@@ -1,7 +1,7 @@
 //! What every pass over a SampleSet shares: the client, what the watches show,
 //! and what this process remembers.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 use std::fmt::Debug;
 use std::hash::Hash;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -89,6 +89,13 @@ impl Context {
             true => self.foreign().insert(mark),
             false => self.foreign().remove(&mark),
         };
+    }
+
+    /// Only these sets are still there.
+    pub(super) fn keep(&self, uids: &HashSet<String>) {
+        self.common.memories.keep(uids);
+        self.servers.keep(uids);
+        self.foreign().retain(|(whose, _)| uids.contains(whose));
     }
 
     /// The set is gone.

@@ -1,5 +1,6 @@
 //! The SampleSet controller.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use kube::runtime::controller::Action;
@@ -49,6 +50,10 @@ impl Passes for Context {
 
     fn common(&self) -> &Common {
         &self.common
+    }
+
+    fn keep(&self, uids: &HashSet<String>) {
+        Context::keep(self, uids);
     }
 
     fn note(&self, event: &watcher::Event<StoredSet>) {

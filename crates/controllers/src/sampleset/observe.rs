@@ -153,9 +153,13 @@ impl Target<'_> {
         let asked = sampleset::asks(self.set);
         let tell = self.context.concerned.tell(meta);
         let answers = servers.ask(self.uid, meta, &seen.pods, &asked, &tell);
-        if let Some(answers) = answers.await? {
-            seen.server_secret = Child::Ours(());
-            seen.answers = answers;
+        match answers.await? {
+            Child::Ours(answers) => {
+                seen.server_secret = Child::Ours(());
+                seen.answers = answers;
+            }
+            Child::Foreign => seen.server_secret = Child::Foreign,
+            Child::Missing => {}
         }
         Ok(())
     }

@@ -1,0 +1,164 @@
+//! What a server last said.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use cache_api::Job;
+use plan::operation::{Answer, CacheFigures, State};
+use tokio::time::Instant;
+
+use super::wire;
+
+/// How long a server that would not take a job is left alone.
+const REFUSED_FOR: Duration = Duration::from_secs(8);
+
+/// What a server last said. Answers to a poll, a POST and a DELETE may overtake each
+/// other: the newest counts, not the last that arrived.
+#[derive(Clone, Default)]
+pub(super) struct Known(Arc<Mutex<Said>>);
+
+#[derive(Clone, Default)]
+struct Said {
+    answer: Answer,
+    /// How new what is known of a job is.
+    revisions: BTreeMap<String, u64>,
+    /// Jobs that it would not take, and why.
+    refusals: BTreeMap<String, (Instant, String)>,
+}
+
+impl Known {
+    fn lock(&self) -> MutexGuard<'_, Said> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// All of it.
+    pub(super) fn get(&self) -> Answer {
+        let said = self.lock();
+        let mut answer = said.answer.clone();
+        for (id, (since, message)) in &said.refusals {
+            if let Some(state @ State::NotFound) = answer.operations.get_mut(id)
+                && since.elapsed() < REFUSED_FOR
+            {
+                let message = message.clone();
+                *state = State::Unreachable { message };
+            }
+        }
+        answer
+    }
+
+    /// Whether it does not answer.
+    pub(super) fn is_silent(&self) -> bool {
+        self.lock().answer.error.is_some()
+    }
+
+    /// What it says of a job; whether that is news.
+    pub(super) fn hear(&self, job: &Job) -> bool {
+        let mut said = self.lock();
+        let known = said.revisions.get(&job.id);
+        if known.is_some_and(|known| job.revision < *known) {
+            return false;
+        }
+        said.revisions.insert(job.id.clone(), job.revision);
+        said.refusals.remove(&job.id);
+        said.set(&job.id, wire::state(job))
+    }
+
+    /// What follows for a job from its silence, or from its refusal; whether that is
+    /// news.
+    pub(super) fn assume(&self, id: &str, state: State) -> bool {
+        self.lock().set(id, state)
+    }
+
+    /// It would not take a job now.
+    pub(super) fn note_refusal(&self, id: &str, message: String) {
+        let refusal = (Instant::now(), message);
+        self.lock().refusals.insert(id.to_owned(), refusal);
+    }
+
+    /// What it says of its cache; whether that is news.
+    pub(super) fn hear_cache(&self, figures: Result<CacheFigures, String>) -> bool {
+        let answer = &mut self.lock().answer;
+        let before = (answer.cache.clone(), answer.error.clone());
+        match figures {
+            Ok(figures) => (answer.cache, answer.error) = (Some(figures), None),
+            Err(error) => answer.error = Some(error),
+        }
+        before != (answer.cache.clone(), answer.error.clone())
+    }
+
+    /// Nobody asks for a job any more.
+    pub(super) fn forget(&self, id: &str) {
+        let mut said = self.lock();
+        said.answer.operations.remove(id);
+        said.revisions.remove(id);
+        said.refusals.remove(id);
+    }
+}
+
+impl Said {
+    fn set(&mut self, id: &str, state: State) -> bool {
+        let operations = &mut self.answer.operations;
+        let is_new = operations.get(id) != Some(&state);
+        operations.insert(id.to_owned(), state);
+        is_new
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use cache_api::{JobState, Progress};
+
+    use super::*;
+
+    fn job(revision: u64, state: JobState) -> Job {
+        Job {
+            id: "a".to_owned(),
+            type_: "warmup".to_owned(),
+            owner: "set".to_owned(),
+            revision,
+            state,
+            progress: Progress::default(),
+        }
+    }
+
+    fn state(known: &Known) -> Option<State> {
+        known.get().operations.get("a").cloned()
+    }
+
+    #[test]
+    fn an_answer_that_was_overtaken_changes_nothing() {
+        let known = Known::default();
+        assert!(known.hear(&job(2, JobState::Cancelled)));
+        assert!(!known.hear(&job(1, JobState::Running)), "sent before");
+        assert_eq!(state(&known), Some(State::Cancelled));
+        assert!(!known.hear(&job(2, JobState::Cancelled)), "no news");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_job_that_is_not_taken_is_told_and_then_tried_again() {
+        let known = Known::default();
+        known.assume("a", State::NotFound);
+        known.note_refusal("a", "the disk is full".to_owned());
+        let message = "the disk is full".to_owned();
+        assert_eq!(state(&known), Some(State::Unreachable { message }));
+        tokio::time::advance(REFUSED_FOR).await;
+        assert_eq!(state(&known), Some(State::NotFound));
+        known.note_refusal("a", "the disk is full".to_owned());
+        known.hear(&job(1, JobState::Queued));
+        assert_eq!(state(&known), Some(State::Queued));
+    }
+
+    #[test]
+    fn figures_stay_when_a_server_falls_silent() {
+        let known = Known::default();
+        let figures = CacheFigures {
+            cached_bytes: 5,
+            ..CacheFigures::default()
+        };
+        assert!(known.hear_cache(Ok(figures.clone())));
+        assert!(known.hear_cache(Err("gone".to_owned())) && known.is_silent());
+        assert_eq!(known.get().cache, Some(figures));
+        assert!(!known.hear_cache(Err("gone".to_owned())));
+    }
+}
