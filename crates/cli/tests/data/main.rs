@@ -11,14 +11,19 @@
 )]
 
 mod bed;
+mod guides;
 mod input;
 mod keys;
 mod partitions;
+mod printed;
 mod schedule;
 mod seeds;
 mod servers;
+mod shell;
 mod trouble;
 
+#[path = "../common/installed.rs"]
+mod installed;
 #[path = "../local/support.rs"]
 #[expect(dead_code, reason = "what only the tests of local mode need")]
 mod support;

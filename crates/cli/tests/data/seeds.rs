@@ -14,7 +14,7 @@ use tokio::task::JoinHandle;
 use crate::bed::{Bed, NAMESPACE, fill, until};
 
 /// As large as in the guide: 58 MiB of `demo`, and with `train` 100 MiB.
-fn imagenet(bucket: &Path) {
+pub fn imagenet(bucket: &Path) {
     let (folder, file) = (bucket.join("imagenet"), 256 << 10);
     fill(&folder.join("demo/n01514859"), 232, file);
     fill(&folder.join("train/n01440764"), 168, file);

@@ -2,11 +2,13 @@
 
 use std::fs;
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
+
+use crate::installed::installed;
 
 /// The user of S3, and of the database of Redis that holds blocks.
 pub const ACCESS_KEY: &str = "AK-visible-nowhere";
@@ -22,14 +24,6 @@ pub const TELLTALE: &str = "visible-nowhere";
 /// The bucket of the source.
 pub const BUCKET: &str = "public";
 
-/// What `make examples` installed.
-fn installed() -> PathBuf {
-    let home = || PathBuf::from(std::env::var_os("HOME").unwrap()).join(".cache");
-    let cache = std::env::var_os("XDG_CACHE_HOME").map_or_else(home, PathBuf::from);
-    let given = std::env::var_os("PADDLE_OPERATOR_CACHE").map(PathBuf::from);
-    given.unwrap_or(cache.join("paddle-operator"))
-}
-
 /// A port that nobody uses.
 pub fn free_address(ip: IpAddr) -> SocketAddr {
     TcpListener::bind((ip, 0)).unwrap().local_addr().unwrap()
@@ -39,10 +33,7 @@ fn answers(address: SocketAddr) {
     let begin = Instant::now();
     while TcpStream::connect(address).is_err() {
         let patience = Duration::from_secs(60);
-        assert!(
-            begin.elapsed() < patience,
-            "nobody answers at {address}; run `make examples`"
-        );
+        assert!(begin.elapsed() < patience, "nobody answers at {address}");
         std::thread::sleep(Duration::from_millis(20));
     }
 }
@@ -79,15 +70,14 @@ impl Redis {
 
     /// Starts it, again perhaps, with what it had.
     pub fn run(&mut self) {
-        let redis = installed().join("redis");
+        let redis = installed("redis");
         let process = Command::new(redis.join("bin/redis-server"))
             .env("LD_LIBRARY_PATH", redis.join("lib"))
             .arg("redis.conf")
             .current_dir(self.dir.path())
             .stdout(Stdio::null())
-            .spawn()
-            .unwrap_or_else(|error| panic!("make examples installs {redis:?}: {error}"));
-        self.process = Some(process);
+            .spawn();
+        self.process = Some(process.unwrap());
         answers(self.address);
     }
 
@@ -164,7 +154,7 @@ impl S3 {
             &[(BUCKET, &meta)],
         );
         let address = free_address(ip);
-        let process = Command::new(installed().join("juicefs/juicefs"))
+        let process = Command::new(installed("juicefs/juicefs"))
             .args(["--no-agent", "gateway", "--metrics", "127.0.0.1:0"])
             .args(["--cache-dir", &path("cache"), &meta, &address.to_string()])
             .env("MINIO_ROOT_USER", ACCESS_KEY)
@@ -195,12 +185,12 @@ impl Drop for S3 {
 }
 
 fn juicefs(arguments: &[&str], environment: &[(&str, &str)]) {
-    let output = Command::new(installed().join("juicefs/juicefs"))
+    let output = Command::new(installed("juicefs/juicefs"))
         .arg("--no-agent")
         .args(arguments)
         .envs(environment.iter().copied())
         .output()
-        .unwrap_or_else(|error| panic!("make examples installs juicefs: {error}"));
+        .unwrap();
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{arguments:?}: {said}");
 }
