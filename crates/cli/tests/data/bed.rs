@@ -7,8 +7,6 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use api::{SampleJob, SampleJobPhase, SampleJobStatus, SampleSet, SampleSetPhase, SampleSetStatus};
-use axum::http::Request;
-use axum::http::header::ACCEPT;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::api::{Api, ApiResource, DynamicObject, Patch, PatchParams, PostParams};
 use kube::core::GroupVersionKind;
@@ -97,11 +95,6 @@ impl Bed {
             Api::namespaced_with(self.client.clone(), &namespace, &resource);
         let object = serde_json::from_value(object).unwrap();
         api.create(&PostParams::default(), &object).await.unwrap();
-    }
-
-    /// `kubectl create -f` of what a guide shows.
-    pub async fn create_yaml(&self, yaml: &str) {
-        self.create(serde_saphyr::from_str(yaml).unwrap()).await;
     }
 
     /// The Secret of a volume of Redis, in databases of its own, which also has the keys
@@ -256,32 +249,6 @@ impl Bed {
         };
         let status = self.job(name, "under way", is).await;
         assert_eq!(status.phase, Some(SampleJobPhase::Running), "{status:?}");
-    }
-
-    /// The cells of an object under the heads that `kubectl get` prints.
-    pub async fn printed(&self, resource: &str, name: &str) -> Vec<(String, String)> {
-        let version = match resource {
-            "paddlejobs" => "v1",
-            _ => "v1alpha1",
-        };
-        let path = format!(
-            "/apis/batch.paddlepaddle.org/{version}/namespaces/{NAMESPACE}/{resource}/{name}"
-        );
-        let request = Request::get(path)
-            .header(ACCEPT, "application/json;as=Table;v=v1;g=meta.k8s.io")
-            .body(Vec::new())
-            .unwrap();
-        let table: Value = self.client.request(request).await.unwrap();
-        let heads = table["columnDefinitions"].as_array().unwrap();
-        // The others are those of `-o wide`.
-        let shown = heads
-            .iter()
-            .zip(table["rows"][0]["cells"].as_array().unwrap());
-        let shown = shown.filter(|(head, _)| head["priority"] == 0);
-        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-        shown
-            .map(|(head, cell)| (text(&head["name"]).to_uppercase(), text(cell)))
-            .collect()
     }
 
     pub fn pods(&self) -> Pods {
