@@ -4,13 +4,14 @@ use std::fs;
 use std::io::Write;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 
 use tempfile::TempDir;
 
 use crate::bed::until;
 use crate::installed::{cache, installed};
 use crate::printed::{is_shown, is_watched};
+use crate::servers::Ending;
 use crate::support::{Local, repository};
 
 /// Looks like the repository, and takes files of its own.
@@ -19,21 +20,11 @@ pub struct Shell {
     kubeconfig: PathBuf,
 }
 
-/// Something that goes on until it is dropped.
-pub struct Background(Child);
-
-impl Drop for Background {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
 /// `kubectl get -w`.
 pub struct Watch {
     command: String,
     out: PathBuf,
-    _process: Background,
+    _process: Ending,
 }
 
 impl Shell {
@@ -69,10 +60,10 @@ impl Shell {
         command
     }
 
-    fn start(&self, text: &str, out: impl Into<Stdio>) -> Background {
+    fn start(&self, text: &str, out: impl Into<Stdio>) -> Ending {
         let mut command = self.command("bash");
         let process = command.args(["-c", &format!("exec {text}")]).stdout(out);
-        Background(process.spawn().unwrap())
+        Ending(process.spawn().unwrap())
     }
 
     /// What a command prints that must end well, when it is told something.
@@ -106,7 +97,7 @@ impl Shell {
     }
 
     /// Starts a Redis.
-    pub fn serve(&self, text: &str) -> Background {
+    pub fn serve(&self, text: &str) -> Ending {
         let libraries = installed("redis/lib");
         let text = format!("env LD_LIBRARY_PATH={} {text}", libraries.display());
         self.start(&text, Stdio::null())

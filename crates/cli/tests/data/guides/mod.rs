@@ -11,8 +11,8 @@ use crate::bed::{fill, until};
 use crate::guides::markdown::{Block, Typed, blocks};
 use crate::printed::is_shown;
 use crate::seeds::imagenet;
-use crate::servers::{ACCESS_KEY, S3, SECRET_KEY, free_address};
-use crate::shell::{Background, Shell, Watch};
+use crate::servers::{ACCESS_KEY, Ending, S3, SECRET_KEY, free_address};
+use crate::shell::{Shell, Watch};
 use crate::support::{Local, repository};
 
 const OF_DATA: [&str; 3] = ["ext-get-start", "ext-overview", "ext-benchmark"];
@@ -54,7 +54,7 @@ struct Reader {
     shell: Shell,
     /// What the guides say, and what it is here.
     differs: Vec<(&'static str, String)>,
-    servers: Vec<Background>,
+    servers: Vec<Ending>,
     watches: Vec<(Watch, String)>,
 }
 
