@@ -1,7 +1,7 @@
 //! Whether kubectl prints what a document shows.
 
 /// Columns with what belongs to a machine and an hour.
-const ITS_OWN: [&str; 2] = ["AGE", "AVAIL SPACE"];
+const ITS_OWN: [&str; 3] = ["AGE", "AVAIL SPACE", "CREATED AT"];
 
 /// Whether the output of a command is as shown: a table cell by cell, all else word by
 /// word, where `…` stands for anything.
