@@ -11,6 +11,7 @@
 )]
 
 mod bed;
+mod full;
 mod guides;
 mod input;
 mod keys;
