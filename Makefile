@@ -51,7 +51,7 @@ test-examples: examples ## Train the examples without an operator
 
 .PHONY: test
 test: examples ## Formatting, lints and every test that needs no cluster
-	@xtask/setup.sh cc cargo ip
+	@xtask/setup.sh cc cargo ip kubectl
 	cargo fmt --all --check
 # With all features, because the tests that need a cluster are behind one.
 	cargo clippy --workspace --all-targets --all-features -- -D warnings

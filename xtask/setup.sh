@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Makes sure that the named tools are there: xtask/setup.sh [cc] [cargo] [go] [ip] [python]
+# Makes sure that the named tools are there: xtask/setup.sh [cc] [cargo] [go] [ip] [kubectl] [python]
 # Installs Debian packages when it may, else says what to install. Silent when all is well.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -45,6 +45,12 @@ for tool in "$@"; do
         # Networks of pods on one machine; nft opens their way out.
         command -v ip >/dev/null && command -v nft >/dev/null || apt iproute2 nftables ||
             command -v ip >/dev/null || fail "no ip: install it, on Debian the package iproute2"
+        ;;
+    kubectl)
+        # `make test-cluster` builds one.
+        cache=${PADDLE_OPERATOR_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/paddle-operator}
+        [ -x "$cache/bin/kubectl" ] || command -v kubectl >/dev/null ||
+            fail "no kubectl: install 1.31 or newer, see https://kubernetes.io/docs/tasks/tools"
         ;;
     *) fail "unknown tool $tool" ;;
     esac

@@ -7,18 +7,17 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use api::{SampleJob, SampleJobPhase, SampleJobStatus, SampleSet, SampleSetPhase, SampleSetStatus};
-use axum::http::Request;
-use axum::http::header::ACCEPT;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::api::{Api, ApiResource, DynamicObject, Patch, PatchParams, PostParams};
-use kube::core::GroupVersionKind;
+use kube::core::object::HasStatus;
+use kube::core::{GroupVersionKind, NamespaceResourceScope};
 use kube::{Client, Resource};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use crate::keys::Keys;
 use crate::servers::{ACCESS_KEY, Redis, S3, SECRET_KEY};
-use crate::support::{Local, Pods, repository};
+use crate::support::{Local, Pods, repository, signal};
 
 /// How long anything may take on a busy machine.
 pub const PATIENCE: Duration = Duration::from_secs(120);
@@ -33,6 +32,20 @@ pub struct Bed {
     pub redis: Redis,
     pub s3: S3,
     keys: Keys,
+}
+
+/// What lives in a namespace.
+pub trait Kind:
+    Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + DeserializeOwned + Debug
+{
+}
+
+impl<K> Kind for K where
+    K: Resource<DynamicType = (), Scope = NamespaceResourceScope>
+        + Clone
+        + DeserializeOwned
+        + Debug
+{
 }
 
 /// Waits for something that the API does not know.
@@ -78,11 +91,7 @@ impl Bed {
         self.keys.assert_unseen(&self.local, &self.client).await;
     }
 
-    pub fn api<K>(&self) -> Api<K>
-    where
-        K: Resource<Scope = kube::core::NamespaceResourceScope>,
-        K::DynamicType: Default,
-    {
+    pub fn api<K: Kind>(&self) -> Api<K> {
         Api::namespaced(self.client.clone(), NAMESPACE)
     }
 
@@ -97,11 +106,6 @@ impl Bed {
             Api::namespaced_with(self.client.clone(), &namespace, &resource);
         let object = serde_json::from_value(object).unwrap();
         api.create(&PostParams::default(), &object).await.unwrap();
-    }
-
-    /// `kubectl create -f` of what a guide shows.
-    pub async fn create_yaml(&self, yaml: &str) {
-        self.create(serde_saphyr::from_str(yaml).unwrap()).await;
     }
 
     /// The Secret of a volume of Redis, in databases of its own, which also has the keys
@@ -157,31 +161,19 @@ impl Bed {
     }
 
     /// `kubectl patch --type merge`.
-    pub async fn patch<K>(&self, name: &str, patch: Value)
-    where
-        K: Resource<Scope = kube::core::NamespaceResourceScope> + Clone + DeserializeOwned + Debug,
-        K::DynamicType: Default,
-    {
+    pub async fn patch<K: Kind>(&self, name: &str, patch: Value) {
         let patch = Patch::Merge(&patch);
         let params = PatchParams::default();
         self.api::<K>().patch(name, &params, &patch).await.unwrap();
     }
 
-    pub async fn delete<K>(&self, name: &str)
-    where
-        K: Resource<Scope = kube::core::NamespaceResourceScope> + Clone + DeserializeOwned + Debug,
-        K::DynamicType: Default,
-    {
+    pub async fn delete<K: Kind>(&self, name: &str) {
         let api = self.api::<K>();
         api.delete(name, &Default::default()).await.unwrap();
     }
 
     /// Waits until an object is gone.
-    pub async fn gone<K>(&self, name: &str)
-    where
-        K: Resource<Scope = kube::core::NamespaceResourceScope> + Clone + DeserializeOwned + Debug,
-        K::DynamicType: Default,
-    {
+    pub async fn gone<K: Kind>(&self, name: &str) {
         let api = self.api::<K>();
         until(&format!("{name} is gone"), async || {
             api.get_opt(name).await.unwrap().is_none()
@@ -189,24 +181,38 @@ impl Bed {
         .await;
     }
 
-    /// Waits until a set is as wanted.
+    /// Waits until the status of an object is as wanted.
+    pub async fn status<K>(
+        &self,
+        name: &str,
+        what: &str,
+        is: impl Fn(&K::Status) -> bool,
+    ) -> K::Status
+    where
+        K: Kind + HasStatus,
+        K::Status: Clone + Debug + Default,
+    {
+        let (api, begin) = (self.api::<K>(), Instant::now());
+        loop {
+            let object = api.get(name).await.unwrap();
+            let status = object.status().cloned().unwrap_or_default();
+            if is(&status) {
+                return status;
+            }
+            if begin.elapsed() > PATIENCE {
+                panic!("{name} is not {what}: {status:#?}");
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    }
+
     pub async fn set(
         &self,
         name: &str,
         what: &str,
         is: impl Fn(&SampleSetStatus) -> bool,
     ) -> SampleSetStatus {
-        let (api, begin) = (self.api::<SampleSet>(), Instant::now());
-        loop {
-            let status = api.get(name).await.unwrap().status.unwrap_or_default();
-            if is(&status) {
-                return status;
-            }
-            if begin.elapsed() > PATIENCE {
-                panic!("set {name} is not {what}: {status:#?}");
-            }
-            tokio::time::sleep(Duration::from_millis(50)).await;
-        }
+        self.status::<SampleSet>(name, what, is).await
     }
 
     pub async fn set_is(&self, name: &str, phase: SampleSetPhase) -> SampleSetStatus {
@@ -223,24 +229,13 @@ impl Bed {
         self.set(name, &format!("saying {words:?}"), says).await
     }
 
-    /// Waits until a SampleJob is as wanted.
     pub async fn job(
         &self,
         name: &str,
         what: &str,
         is: impl Fn(&SampleJobStatus) -> bool,
     ) -> SampleJobStatus {
-        let (api, begin) = (self.api::<SampleJob>(), Instant::now());
-        loop {
-            let status = api.get(name).await.unwrap().status.unwrap_or_default();
-            if is(&status) {
-                return status;
-            }
-            if begin.elapsed() > PATIENCE {
-                panic!("job {name} is not {what}: {status:#?}");
-            }
-            tokio::time::sleep(Duration::from_millis(50)).await;
-        }
+        self.status::<SampleJob>(name, what, is).await
     }
 
     pub async fn job_is(&self, name: &str, phase: SampleJobPhase) -> SampleJobStatus {
@@ -256,32 +251,6 @@ impl Bed {
         };
         let status = self.job(name, "under way", is).await;
         assert_eq!(status.phase, Some(SampleJobPhase::Running), "{status:?}");
-    }
-
-    /// The cells of an object under the heads that `kubectl get` prints.
-    pub async fn printed(&self, resource: &str, name: &str) -> Vec<(String, String)> {
-        let version = match resource {
-            "paddlejobs" => "v1",
-            _ => "v1alpha1",
-        };
-        let path = format!(
-            "/apis/batch.paddlepaddle.org/{version}/namespaces/{NAMESPACE}/{resource}/{name}"
-        );
-        let request = Request::get(path)
-            .header(ACCEPT, "application/json;as=Table;v=v1;g=meta.k8s.io")
-            .body(Vec::new())
-            .unwrap();
-        let table: Value = self.client.request(request).await.unwrap();
-        let heads = table["columnDefinitions"].as_array().unwrap();
-        // The others are those of `-o wide`.
-        let shown = heads
-            .iter()
-            .zip(table["rows"][0]["cells"].as_array().unwrap());
-        let shown = shown.filter(|(head, _)| head["priority"] == 0);
-        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-        shown
-            .map(|(head, cell)| (text(&head["name"]).to_uppercase(), text(cell)))
-            .collect()
     }
 
     pub fn pods(&self) -> Pods {
@@ -304,11 +273,7 @@ impl Bed {
 
     /// `kill -9` of the cache runtime server of a partition.
     pub async fn kill_runtime(&self, set: &str, partition: i32) {
-        let pid = self.runtime(set, partition).await.to_string();
-        let killed = std::process::Command::new("kill")
-            .args(["-9", &pid])
-            .status();
-        assert!(killed.unwrap().success());
+        signal(self.runtime(set, partition).await, "KILL");
     }
 }
 

@@ -114,27 +114,7 @@ async fn told(local: &Local, client: &Client) -> Vec<(String, String)> {
         let request = Request::get(path).body(Vec::new()).unwrap();
         told.push((path.to_owned(), client.request_text(request).await.unwrap()));
     }
-    let mut folders = vec![local.dir.clone()];
-    let mut files = vec![local.log()];
-    while let Some(folder) = folders.pop() {
-        for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
-            let path = entry.path();
-            if entry.file_type().unwrap().is_dir() {
-                // What is mounted has a file that never ends.
-                let is_mounted = ["mount", "shared"].iter().any(|name| path.ends_with(name));
-                folders.extend(Some(path).filter(|_| !is_mounted));
-            } else if entry.file_type().unwrap().is_file()
-                && !path.ends_with("state.redb")
-                && !path.ends_with("program")
-            {
-                files.push(path);
-            }
-        }
-    }
-    for path in files {
-        let text = fs::read(&path).unwrap_or_default();
-        let text = String::from_utf8_lossy(&text).into_owned();
-        told.push((path.display().to_string(), text));
-    }
+    let files = local.files().into_iter();
+    told.extend(files.map(|(path, text)| (path.display().to_string(), text)));
     told
 }

@@ -11,14 +11,22 @@
 )]
 
 mod bed;
+mod full;
+mod guides;
 mod input;
 mod keys;
 mod partitions;
+mod printed;
 mod schedule;
 mod seeds;
-mod servers;
+mod shell;
 mod trouble;
 
+#[path = "../common/installed.rs"]
+mod installed;
+#[path = "../common/servers.rs"]
+#[expect(dead_code, reason = "what other tests need")]
+mod servers;
 #[path = "../local/support.rs"]
 #[expect(dead_code, reason = "what only the tests of local mode need")]
 mod support;

@@ -4,7 +4,7 @@
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
-use api::{PaddleJob, SampleJobPhase, SampleSet, SampleSetPhase};
+use api::{PaddleJob, SampleSet, SampleSetPhase};
 use futures::{StreamExt, TryStreamExt};
 use k8s_openapi::api::core::v1::{Node, PersistentVolume, PersistentVolumeClaim};
 use kube::api::Api;
@@ -12,9 +12,10 @@ use kube::runtime::{WatchStreamExt, watcher};
 use tokio::task::JoinHandle;
 
 use crate::bed::{Bed, NAMESPACE, fill, until};
+use crate::shell::Shell;
 
 /// As large as in the guide: 58 MiB of `demo`, and with `train` 100 MiB.
-fn imagenet(bucket: &Path) {
+pub fn imagenet(bucket: &Path) {
     let (folder, file) = (bucket.join("imagenet"), 256 << 10);
     fill(&folder.join("demo/n01514859"), 232, file);
     fill(&folder.join("train/n01440764"), 168, file);
@@ -151,9 +152,8 @@ impl Phases {
         Phases { seen, task }
     }
 
-    /// Those since the last time.
-    fn take(&self) -> Vec<SampleSetPhase> {
-        std::mem::take(&mut self.seen.lock().unwrap())
+    fn seen(&self) -> Vec<SampleSetPhase> {
+        self.seen.lock().unwrap().clone()
     }
 }
 
@@ -163,41 +163,27 @@ impl Drop for Phases {
     }
 }
 
-/// Waits until `kubectl get sampleset imagenet` prints these sizes; what else it prints
-/// is always the same.
-async fn prints(bed: &Bed, total: &str, cached: &str) {
-    let mut row = Vec::new();
-    until(&format!("imagenet {total} {cached} Ready"), async || {
-        row = bed.printed("samplesets", "imagenet").await;
-        let cells: Vec<&str> = row.iter().map(|(_, cell)| cell.as_str()).collect();
-        matches!(cells[..], ["imagenet", t, c, _, "1/1", "Ready", _] if (t, c) == (total, cached))
-    })
-    .await;
-    let heads: Vec<&str> = row.iter().map(|(head, _)| head.as_str()).collect();
-    let wanted = [
-        "NAME",
-        "TOTAL SIZE",
-        "CACHED SIZE",
-        "AVAIL SPACE",
-        "RUNTIME",
-        "PHASE",
-        "AGE",
-    ];
-    assert_eq!(heads, wanted);
-    let available = &row[3].1;
-    assert!(available.ends_with("iB"), "{available}");
+/// Waits until kubectl prints these sizes.
+async fn prints(shell: &Shell, total: &str, cached: &str) {
+    let shown = format!(
+        "NAME       TOTAL SIZE   CACHED SIZE   AVAIL SPACE   RUNTIME   PHASE   AGE\n\
+         imagenet   {total:<10}   {cached:<11}   12 GiB        1/1       Ready   76s\n"
+    );
+    let command = "kubectl get sampleset imagenet -n paddle-system";
+    shell.shows(command, &shown).await;
 }
 
-/// Creates a SampleJob, waits until it is done, and looks at what is printed.
-async fn does(bed: &Bed, name: &str, yaml: &str) {
-    bed.create_yaml(yaml).await;
-    bed.job_is(name, SampleJobPhase::Succeeded).await;
-    let printed = bed.printed("samplejobs", name).await;
-    let cells: Vec<(&str, &str)> = printed
-        .iter()
-        .map(|(head, cell)| (head.as_str(), cell.as_str()))
-        .collect();
-    assert_eq!(cells, [("NAME", name), ("PHASE", "Succeeded")]);
+/// Creates a SampleJob, and waits until it is done.
+async fn does(shell: &Shell, name: &str, yaml: &str) {
+    let created = shell.tell("kubectl create -f -", yaml);
+    assert_eq!(
+        created,
+        format!("samplejob.batch.paddlepaddle.org/{name} created\n")
+    );
+    let width = name.len();
+    let shown = format!("{:<width$}   PHASE\n{name}   Succeeded\n", "NAME");
+    let command = format!("kubectl get samplejob {name} -n paddle-system");
+    shell.shows(&command, &shown).await;
 }
 
 #[tokio::test]
@@ -206,38 +192,54 @@ async fn the_guide_works_from_redis_to_the_last_command() {
     let at_bos = "bos://paddleflow-public.hkg.bcebos.com/imagenet";
     let at_s3 = bed.s3.folder("imagenet");
     bed.create(bed.secret("imagenet", (0, 1))).await;
+    let shell = Shell::of(&bed.local);
 
     let phases = Phases::watch(&bed);
-    bed.create_yaml(&IMAGENET.replace(at_bos, &at_s3)).await;
-    prints(&bed, "58 MiB", "58 MiB").await;
+    let yaml = IMAGENET.replace(at_bos, &at_s3);
+    let created = shell.tell("kubectl create -f -", &yaml);
+    assert_eq!(
+        created,
+        "sampleset.batch.paddlepaddle.org/imagenet created\n"
+    );
+    prints(&shell, "58 MiB", "58 MiB").await;
     use SampleSetPhase::{Bound, Mount, PartialReady, Ready, Syncing};
-    assert_eq!(phases.take(), [Bound, Mount, Syncing, PartialReady, Ready]);
+    until("it is Ready after all other phases", async || {
+        phases.seen() == [Bound, Mount, Syncing, PartialReady, Ready]
+    })
+    .await;
+    let shown = "NAME                 READY   STATUS    RESTARTS   AGE\n\
+                 imagenet-runtime-0   1/1     Running   0          30s\n";
+    shell
+        .shows("kubectl get pods -n paddle-system", shown)
+        .await;
     let pods = bed.pods();
-    let pod = pods.phase("imagenet-runtime-0", "Running").await;
+    let pod = pods.0.get("imagenet-runtime-0").await.unwrap();
     let node = pod.spec.unwrap().node_name.unwrap();
     let nodes = Api::<Node>::all(bed.client.clone());
     let label = format!("paddlepaddle.org/juicefs-{NAMESPACE}.imagenet");
     let labels = nodes.get(&node).await.unwrap().metadata.labels.unwrap();
     assert_eq!(labels[&label], "imagenet-runtime-0");
 
-    does(&bed, "imagenet-rmr", RMR).await;
-    prints(&bed, "4.0 KiB", "0 B").await;
-    does(&bed, "imagenet-sync", &SYNC.replace(at_bos, &at_s3)).await;
-    prints(&bed, "100 MiB", "100 MiB").await;
-    does(&bed, "imagenet-clear", CLEAR).await;
-    prints(&bed, "100 MiB", "0 B").await;
-    does(&bed, "imagenet-warmup", WARMUP).await;
-    prints(&bed, "100 MiB", "100 MiB").await;
+    does(&shell, "imagenet-rmr", RMR).await;
+    prints(&shell, "4.0 KiB", "0 B").await;
+    does(&shell, "imagenet-sync", &SYNC.replace(at_bos, &at_s3)).await;
+    prints(&shell, "100 MiB", "100 MiB").await;
+    does(&shell, "imagenet-clear", CLEAR).await;
+    prints(&shell, "100 MiB", "0 B").await;
+    does(&shell, "imagenet-warmup", WARMUP).await;
+    prints(&shell, "100 MiB", "100 MiB").await;
 
-    bed.create_yaml(PS_DEMO).await;
-    pods_run(&bed).await;
-    let listed = pods
-        .exec("ps-demo-worker-0", &["ls", "/mnt/imagenet"])
+    shell.tell("kubectl create -f -", PS_DEMO);
+    let shown = "NAME      STATUS    MODE   AGE\n\
+                 ps-demo   Running   PS     112s\n";
+    shell
+        .shows("kubectl get paddlejob -n paddle-system", shown)
         .await;
-    assert_eq!(listed, ("demo\ntrain\ntrain_list.txt\n".to_owned(), true));
-    let list = "/mnt/imagenet/train_list.txt";
-    let read = pods.exec("ps-demo-worker-0", &["cat", list]).await;
-    assert_eq!(read, ("n01440764/0000.JPEG 0\n".to_owned(), true));
+    let enter = "kubectl exec -it ps-demo-worker-0 -n paddle-system -- /bin/bash";
+    let listed = shell.tell(enter, "ls /mnt/imagenet\n");
+    assert_eq!(listed, "demo\ntrain\ntrain_list.txt\n");
+    let read = shell.tell(enter, "cat /mnt/imagenet/train_list.txt\n");
+    assert_eq!(read, "n01440764/0000.JPEG 0\n");
     let worker = pods.0.get("ps-demo-worker-0").await.unwrap();
     assert_eq!(worker.spec.unwrap().node_name.unwrap(), node);
 
@@ -254,27 +256,7 @@ async fn the_guide_works_from_redis_to_the_last_command() {
 
     // The data stayed.
     let without_sync = IMAGENET.replace("  source:\n", "  noSync: true\n  source:\n");
-    bed.create_yaml(&without_sync).await;
-    prints(&bed, "100 MiB", "100 MiB").await;
+    shell.tell("kubectl create -f -", &without_sync);
+    prints(&shell, "100 MiB", "100 MiB").await;
     bed.end().await;
-}
-
-async fn pods_run(bed: &Bed) {
-    until("ps-demo runs", async || {
-        let printed = bed.printed("paddlejobs", "ps-demo").await;
-        let cells: Vec<(&str, &str)> = printed
-            .iter()
-            .map(|(head, cell)| (head.as_str(), cell.as_str()))
-            .collect();
-        matches!(
-            cells[..],
-            [
-                ("NAME", "ps-demo"),
-                ("STATUS", "Running"),
-                ("MODE", "PS"),
-                ("AGE", _)
-            ]
-        )
-    })
-    .await;
 }

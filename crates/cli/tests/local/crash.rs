@@ -5,14 +5,14 @@ use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{ConfigMap, Pod};
 use kube::api::{Api, PostParams};
-use serde_json::json;
+use serde_json::{Value, json};
 
-use crate::support::{Local, Pods, container, script};
+use crate::support::{Local, Pods, container, script, signal};
 
 const COUNTS: &str = "trap 'exit 0' TERM; i=0; while [ ! -e /go/on ]; do i=$((i+1)); echo $i; sleep 0.05; done; echo end; exit 5";
 
 /// A pod that counts until it is let go.
-fn counting(local: &Local, name: &str) -> serde_json::Value {
+fn counting(local: &Local, name: &str) -> Value {
     let go = local.dir.parent().unwrap().join("go");
     fs::create_dir_all(&go).unwrap();
     let mut pod = script(name, COUNTS);
@@ -38,12 +38,7 @@ async fn pods_outlive_the_main_process() {
         let before = pods.phase("counter", "Running").await;
         while counted(&pods, "counter").await < 5 {}
         local.kill();
-        let log = fs::read_dir(local.dir.join("pods"))
-            .unwrap()
-            .flatten()
-            .next()
-            .unwrap();
-        let log = log.path().join("containers/main/0/log");
+        let log = local.pod_folder().join("containers/main/0/log");
         let lines = || fs::read_to_string(&log).unwrap().lines().count();
         let at_death = lines();
         while lines() < at_death + 5 {
@@ -79,12 +74,7 @@ async fn an_end_that_nobody_saw_is_reported() {
     pods.phase("counter", "Running").await;
     local.kill();
     let_go(&local);
-    let folder = fs::read_dir(local.dir.join("pods"))
-        .unwrap()
-        .flatten()
-        .next()
-        .unwrap()
-        .path();
+    let folder = local.pod_folder();
     while !folder.join("containers/main/0/exit.json").exists() {
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
@@ -155,26 +145,25 @@ async fn a_directory_is_used_by_one() {
     assert!(said.contains("KUBECONFIG="), "{said}");
 }
 
+/// What is written down of the only pod.
+fn record(local: &Local, file: &str) -> Value {
+    let record = fs::read(local.pod_folder().join(file)).unwrap();
+    serde_json::from_slice(&record).unwrap()
+}
+
+fn pid(process: &Value) -> u32 {
+    process["pid"].as_u64().unwrap().try_into().unwrap()
+}
+
 #[tokio::test]
 async fn a_container_whose_shim_is_killed_ends_too() {
     let local = Local::start(&[]);
     let pods = local.pods().await;
     pods.create(counting(&local, "counter")).await;
     pods.phase("counter", "Running").await;
-    let folder = fs::read_dir(local.dir.join("pods"))
-        .unwrap()
-        .flatten()
-        .next()
-        .unwrap()
-        .path();
-    let started = fs::read_to_string(folder.join("containers/main/0/started.json")).unwrap();
-    let started: serde_json::Value = serde_json::from_str(&started).unwrap();
-    let [shim, first] = ["shim", "first"].map(|name| started[name]["pid"].to_string());
-    let killed = std::process::Command::new("kill")
-        .args(["-9", &shim])
-        .status()
-        .unwrap();
-    assert!(killed.success());
+    let started = record(&local, "containers/main/0/started.json");
+    let [shim, first] = ["shim", "first"].map(|name| pid(&started[name]));
+    signal(shim, "KILL");
     let pod = pods.phase("counter", "Failed").await;
     let end = container(&pod).state.clone().unwrap().terminated.unwrap();
     assert_eq!(end.reason.as_deref(), Some("ContainerStatusUnknown"));
@@ -195,20 +184,7 @@ async fn a_pod_whose_sandbox_is_killed_starts_anew() {
     pod["spec"]["restartPolicy"] = json!("Always");
     pods.create(pod).await;
     pods.phase("counter", "Running").await;
-    let folder = fs::read_dir(local.dir.join("pods"))
-        .unwrap()
-        .flatten()
-        .next()
-        .unwrap()
-        .path();
-    let sandbox = fs::read_to_string(folder.join("sandbox-process.json")).unwrap();
-    let sandbox: serde_json::Value = serde_json::from_str(&sandbox).unwrap();
-    let pid = sandbox["pid"].to_string();
-    let killed = std::process::Command::new("kill")
-        .args(["-9", &pid])
-        .status()
-        .unwrap();
-    assert!(killed.success());
+    signal(pid(&record(&local, "sandbox-process.json")), "KILL");
     pods.until("counter", "started again", |pod| {
         container(pod).restart_count == 1
     })

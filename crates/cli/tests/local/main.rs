@@ -15,3 +15,9 @@ mod pods;
 mod support;
 mod training;
 mod volumes;
+
+#[path = "../common/installed.rs"]
+mod installed;
+#[path = "../common/servers.rs"]
+#[expect(dead_code, reason = "nothing here needs S3")]
+mod servers;

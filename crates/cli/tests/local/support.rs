@@ -129,6 +129,34 @@ impl Local {
         Pods(Api::default_namespaced(self.client().await))
     }
 
+    /// Where all of the only pod is.
+    pub fn pod_folder(&self) -> PathBuf {
+        let mut folders = fs::read_dir(self.dir.join("pods")).unwrap();
+        folders.next().unwrap().unwrap().path()
+    }
+
+    /// The files that it has written and that anybody could read, but for its database.
+    pub fn files(&self) -> Vec<(PathBuf, String)> {
+        let (mut files, mut folders) = (vec![self.log()], vec![self.dir.clone()]);
+        while let Some(folder) = folders.pop() {
+            for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+                let (path, kind) = (entry.path(), entry.file_type().unwrap());
+                let is = |names: [&str; 2]| names.iter().any(|name| path.ends_with(name));
+                // What is mounted has a file that never ends.
+                if kind.is_dir() && !is(["mount", "shared"]) {
+                    folders.push(path);
+                } else if kind.is_file() && !is(["state.redb", "program"]) {
+                    files.push(path);
+                }
+            }
+        }
+        let read = |path: PathBuf| {
+            let text = fs::read(&path).unwrap_or_default();
+            (path, String::from_utf8_lossy(&text).into_owned())
+        };
+        files.into_iter().map(read).collect()
+    }
+
     /// The processes that have to do with it.
     fn processes(&self) -> Vec<u32> {
         let dir = self.dir.to_str().unwrap();
@@ -187,7 +215,8 @@ impl Drop for Local {
     }
 }
 
-fn signal(pid: u32, name: &str) {
+/// Tells a process something, if it is still there.
+pub fn signal(pid: u32, name: &str) {
     let _ = Command::new("kill")
         .args(["-s", name, &pid.to_string()])
         .status();

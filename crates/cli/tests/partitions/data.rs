@@ -9,7 +9,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::servers::installed;
+use crate::installed::installed;
 
 /// What Paddle itself gives to each rank in its first epoch.
 const SAMPLER: &str = "
@@ -65,15 +65,8 @@ pub fn expected(files: usize, replicas: usize, batch: usize) -> Vec<Expected> {
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
-/// The slices that each file of a volume consists of, in order of their paths.
-pub fn slices(metaurl: &str) -> Vec<Vec<u64>> {
-    let output = Command::new(installed("juicefs/juicefs"))
-        .args(["--no-agent", "dump", metaurl])
-        .output()
-        .unwrap();
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{said}");
-    let dump: Value = serde_json::from_slice(&output.stdout).unwrap();
+/// The slices that each file of a dumped volume consists of, in order of their paths.
+pub fn slices(dump: &Value) -> Vec<Vec<u64>> {
     let mut files = Vec::new();
     collect(&dump["FSTree"], String::new(), &mut files);
     files.sort();

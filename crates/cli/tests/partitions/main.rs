@@ -13,6 +13,12 @@
 )]
 
 mod data;
+mod volume;
+
+#[path = "../common/installed.rs"]
+mod installed;
+#[path = "../common/servers.rs"]
+#[expect(dead_code, reason = "the tests of the data path use all of it")]
 mod servers;
 #[expect(dead_code, reason = "the tests of local mode use all of it")]
 #[path = "../local/support.rs"]
@@ -28,8 +34,8 @@ use kube::api::{Api, LogParams, PostParams};
 use serde_json::{Value, json};
 
 use data::{Expected, blocks, expected, slices};
-use servers::Servers;
 use support::{Local, Pods, repository};
+use volume::Servers;
 
 /// For anything, with all files, on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(600);
@@ -205,7 +211,7 @@ async fn workers_read_what_their_nodes_hold() {
     );
 
     let expected = expected(files, PARTITIONS, BATCH);
-    let slices = slices(&servers.metaurl());
+    let slices = slices(&servers.dump());
     assert_eq!(slices.len(), files);
     for (rank, Expected { indices, .. }) in expected.iter().enumerate() {
         let node = objects.node(&format!("images-runtime-{rank}")).await;

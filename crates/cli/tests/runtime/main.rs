@@ -13,3 +13,9 @@ mod operations;
 mod secrets;
 mod support;
 mod trouble;
+
+#[path = "../common/installed.rs"]
+mod installed;
+#[path = "../common/servers.rs"]
+#[expect(dead_code, reason = "nothing here needs Redis")]
+mod servers;

@@ -1,75 +1,18 @@
 //! Keys: a source that asks for them, and that nobody else gets to see them.
 
 use std::fs;
-use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::process::{Command, Stdio};
+use std::net::Ipv4Addr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use crate::servers::{ACCESS_KEY, S3, SECRET_KEY};
 use crate::support::*;
 
-/// An S3 server with a bucket `source` of 30 files below `data`.
-struct S3 {
-    address: SocketAddr,
-    _server: Ending,
-}
-
+/// A bucket of 30 files below `data`.
 fn s3(node: &Node) -> S3 {
-    let dir = node.dir.join("s3");
-    fs::create_dir(&dir).unwrap();
-    let path = |name: &str| dir.join(name).display().to_string();
-    let meta = format!("sqlite3://{}", path("meta.db"));
-    let store = format!("{}/", path("store"));
-    run(
-        &[
-            "format",
-            "--storage",
-            "file",
-            "--bucket",
-            &store,
-            &meta,
-            "source",
-        ],
-        &[],
-    );
-    fill(&dir.join("files"), 30, 2000);
-    let from = format!("file://{}/", path("files"));
-    run(
-        &[
-            "sync",
-            &from,
-            "jfs://source/data/",
-            "--metrics",
-            "127.0.0.1:0",
-        ],
-        &[("source", &meta)],
-    );
-    let address = TcpListener::bind("127.0.0.1:0")
-        .unwrap()
-        .local_addr()
-        .unwrap();
-    let server = Command::new(juicefs())
-        .args([
-            "--no-agent",
-            "gateway",
-            "--metrics",
-            "127.0.0.1:0",
-            "--cache-dir",
-            &path("cache"),
-        ])
-        .args([&meta, &address.to_string()])
-        .env("MINIO_ROOT_USER", ACCESS_KEY)
-        .env("MINIO_ROOT_PASSWORD", SECRET_KEY)
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn()
-        .unwrap();
-    let server = Ending(server);
-    eventually("an S3 server", || TcpStream::connect(address).ok());
-    S3 {
-        address,
-        _server: server,
-    }
+    let files = node.dir.join("s3");
+    fill(&files.join("data"), 30, 2000);
+    S3::start(Ipv4Addr::LOCALHOST.into(), &files)
 }
 
 /// Looks at the command lines of the machine until it is dropped.
@@ -117,12 +60,12 @@ async fn an_s3_source_is_copied_and_no_key_is_seen_anywhere() {
         job.credentials.as_mut().unwrap().secret_key = Some(secret.to_owned());
         job
     };
-    node.succeeds(order("good", "source/data", SECRET_KEY))
+    node.succeeds(order("good", "public/data", SECRET_KEY))
         .await;
     let cases = [
-        ("wrong", "source/data", "SK/wrong+visible", "AccessDenied"),
+        ("wrong", "public/data", "SK/wrong+visible", "AccessDenied"),
         ("bucket", "no-bucket/data", SECRET_KEY, "BadSource"),
-        ("empty", "source/nothing", SECRET_KEY, "EmptySource"),
+        ("empty", "public/nothing", SECRET_KEY, "EmptySource"),
     ];
     for (id, path, secret, want) in cases {
         let failure = node.fails(order(id, path, secret)).await;
@@ -130,7 +73,7 @@ async fn an_s3_source_is_copied_and_no_key_is_seen_anywhere() {
         messages.push(failure.message);
     }
     let slow = node.sync_with("killed", |sync| {
-        sync.source = source("source/data");
+        sync.source = source("public/data");
         sync.destination = "again".to_owned();
         sync.no_https = true;
         sync.bwlimit = Some(1);

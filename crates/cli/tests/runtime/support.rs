@@ -3,7 +3,7 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
-use std::net::{SocketAddr, TcpListener};
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
@@ -15,43 +15,12 @@ use cache_api::{
 };
 use tempfile::TempDir;
 
+use crate::installed::installed;
+use crate::servers::{ACCESS_KEY, Ending, SECRET_KEY, format_volume, free_address, juicefs};
+
 /// How long anything may take on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(120);
 const VOLUME: &str = "imagenet";
-/// Keys that nobody must ever see.
-pub const ACCESS_KEY: &str = "AK-visible-nowhere";
-pub const SECRET_KEY: &str = "SK/visible+nowhere";
-
-/// The binary that `make examples` installs.
-pub fn juicefs() -> PathBuf {
-    let variable = |name| std::env::var_os(name).filter(|value| !value.is_empty());
-    let cache = variable("PADDLE_OPERATOR_CACHE").map(PathBuf::from);
-    let cache =
-        cache.or_else(|| Some(PathBuf::from(variable("XDG_CACHE_HOME")?).join("paddle-operator")));
-    let cache =
-        cache.or_else(|| Some(PathBuf::from(variable("HOME")?).join(".cache/paddle-operator")));
-    let binary = cache.unwrap().join("juicefs/juicefs");
-    assert!(
-        binary.exists(),
-        "no {}: run `make examples`",
-        binary.display()
-    );
-    binary
-}
-
-/// A juicefs command; fails the test when it fails.
-pub fn run(arguments: &[&str], environment: &[(&str, &str)]) -> String {
-    let output = Command::new(juicefs())
-        .arg("--no-agent")
-        .args(arguments)
-        .envs(environment.iter().copied())
-        .output()
-        .unwrap();
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(output.status.success(), "{arguments:?}: {said}");
-    said
-}
-
 /// Waits for a condition.
 pub fn eventually<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     let start = Instant::now();
@@ -87,16 +56,6 @@ impl Drop for Mount {
     }
 }
 
-/// Ends a process.
-pub struct Ending(pub Child);
-
-impl Drop for Ending {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
 impl Node {
     /// With an empty volume.
     pub fn start() -> Node {
@@ -107,22 +66,10 @@ impl Node {
         }
         let path = |name: &str| dir.join(name).display().to_string();
         let meta = metaurl(&dir);
-        let store = format!("{}/", path("store"));
-        run(
-            &[
-                "format",
-                "--storage",
-                "file",
-                "--bucket",
-                &store,
-                &meta,
-                VOLUME,
-            ],
-            &[],
-        );
+        format_volume(&meta, VOLUME, &dir.join("store"));
         let (mnt, cache, log) = (path("mnt"), path("cache"), path("mount.log"));
         let mount = Mount(dir.join("mnt"));
-        run(
+        juicefs(
             &[
                 "mount",
                 "-d",
@@ -144,10 +91,7 @@ impl Node {
         fs::write(dir.join("tls/key"), &identity.key).unwrap();
         fs::write(dir.join("tls/token"), format!("{}\n", identity.token)).unwrap();
         // Its own, so that the address stays the same over its lives.
-        let address = TcpListener::bind("127.0.0.1:0")
-            .unwrap()
-            .local_addr()
-            .unwrap();
+        let address = free_address(Ipv4Addr::LOCALHOST.into());
         let mut node = Node {
             client: Client::new(address, &identity.certificate, &identity.token).unwrap(),
             dir,
@@ -182,7 +126,7 @@ impl Node {
             .arg("--listen")
             .arg(self.address.to_string())
             .arg("--juicefs")
-            .arg(juicefs())
+            .arg(installed("juicefs/juicefs"))
             // All that could be said.
             .env("RUST_LOG", "debug")
             .stderr(Stdio::piped())

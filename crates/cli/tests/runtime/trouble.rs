@@ -6,6 +6,7 @@ use std::time::Instant;
 
 use cache_api::{Clear, Error, JobState, Rmr, Task};
 
+use crate::servers::{ACCESS_KEY, SECRET_KEY};
 use crate::support::*;
 
 #[tokio::test]

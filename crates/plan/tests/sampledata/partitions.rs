@@ -2,6 +2,7 @@
 
 use api::{Operation, SampleSetPhase};
 use plan::operation::Task;
+use plan::sampleset::RuntimePod;
 
 use crate::support::*;
 
@@ -13,6 +14,12 @@ fn warmups(stage: &Stage, from: usize) -> Vec<(i32, i32, bool)> {
             _ => None,
         });
     posts.collect()
+}
+
+/// The pod of partition 1.
+fn second(stage: &mut Stage) -> &mut RuntimePod {
+    let mut pods = stage.seen.pods.iter_mut();
+    pods.find(|pod| pod.partition == 1).unwrap()
 }
 
 #[test]
@@ -86,12 +93,7 @@ fn a_partition_that_moves_is_warmed_where_it_is_now_and_no_other() {
     let from = stage.posts.len();
     let stage = stage.change(|stage| {
         stage.servers.remove(&1);
-        let pod = stage
-            .seen
-            .pods
-            .iter_mut()
-            .find(|pod| pod.partition == 1)
-            .unwrap();
+        let pod = second(stage);
         pod.node = Some("node-9".to_owned());
         pod.uid = "pod-1b".to_owned();
     });
@@ -110,26 +112,14 @@ fn a_missing_server_makes_the_set_partial_and_keeps_its_node() {
     let stage = stage(set("imagenet").partitions(2)).settle();
     let from = stage.posts.len();
     let stage = stage.change(|stage| {
-        let pod = stage
-            .seen
-            .pods
-            .iter_mut()
-            .find(|pod| pod.partition == 1)
-            .unwrap();
-        pod.is_ready = false;
+        second(stage).is_ready = false;
     });
     let stage = stage.settle();
     assert_eq!(stage.phase(), Some(SampleSetPhase::PartialReady));
     assert_eq!(stage.told("RuntimeReady").0, "RuntimeMissing");
     assert!(stage.seen.labelled_nodes.contains_key("node-1"));
     let stage = stage.change(|stage| {
-        let pod = stage
-            .seen
-            .pods
-            .iter_mut()
-            .find(|pod| pod.partition == 1)
-            .unwrap();
-        pod.is_ready = true;
+        second(stage).is_ready = true;
     });
     let stage = stage.settle();
     assert_eq!(stage.phase(), Some(SampleSetPhase::Ready));

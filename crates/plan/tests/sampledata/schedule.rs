@@ -1,6 +1,6 @@
 //! Schedules: as CronJobs keep them, through changes of the clock too.
 
-use api::{ConcurrencyPolicy, Operation, SampleJob, SampleJobPhase};
+use api::{ConcurrencyPolicy, CronJobStatus, Operation, SampleJob, SampleJobPhase};
 use jiff::Timestamp;
 
 use crate::support::*;
@@ -32,6 +32,11 @@ fn go(stage: Stage, to: &str) -> Stage {
     stage.after(by)
 }
 
+fn cron(stage: &Stage) -> CronJobStatus {
+    let status = stage.job("nightly").status.clone().unwrap();
+    status.cron_job_status.unwrap()
+}
+
 #[test]
 fn a_run_is_made_for_every_minute_and_named_after_it() {
     let stage = on("2026-11-16T08:00:30Z", scheduled("* * * * *"));
@@ -49,13 +54,7 @@ fn a_run_is_made_for_every_minute_and_named_after_it() {
     );
     let stage = go(stage, "2026-11-16T08:02:01Z");
     assert_eq!(runs(&stage).len(), 2);
-    let cron = stage
-        .job("nightly")
-        .status
-        .clone()
-        .unwrap()
-        .cron_job_status
-        .unwrap();
+    let cron = cron(&stage);
     assert_eq!(
         cron.last_schedule_time.unwrap().0,
         at("2026-11-16T08:02:00Z")
@@ -77,13 +76,7 @@ fn of_many_missed_runs_only_the_last_is_made_up_for() {
     let stage = on("2026-11-16T08:00:30Z", scheduled("* * * * *"));
     let stage = go(stage, "2026-11-16T11:30:10Z");
     assert_eq!(runs(&stage).len(), 1);
-    let cron = stage
-        .job("nightly")
-        .status
-        .clone()
-        .unwrap()
-        .cron_job_status
-        .unwrap();
+    let cron = cron(&stage);
     assert_eq!(
         cron.last_schedule_time.unwrap().0,
         at("2026-11-16T11:30:00Z")

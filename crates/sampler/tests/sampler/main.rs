@@ -3,7 +3,6 @@
 
 #![expect(
     clippy::indexing_slicing,
-    clippy::panic,
     clippy::unwrap_used,
     reason = "a test may fail"
 )]
@@ -13,3 +12,6 @@ mod list;
 mod paddle;
 mod shares;
 mod support;
+
+#[path = "../../../cli/tests/common/installed.rs"]
+mod installed;

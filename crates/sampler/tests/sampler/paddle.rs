@@ -1,6 +1,5 @@
 //! The real Paddle, asked the same: `make examples` installs it.
 
-use std::env;
 use std::fmt::Write as _;
 use std::fs::{self, File};
 use std::os::unix::ffi::OsStrExt;
@@ -9,33 +8,20 @@ use std::process::Command;
 
 use sampler::{Order, Sampler, enumerate};
 
+use crate::installed::installed;
 use crate::support::Data;
-
-/// As `examples/install.sh` has it.
-fn python() -> PathBuf {
-    let variable = |name| env::var_os(name).filter(|value| !value.is_empty());
-    let cache = variable("PADDLE_OPERATOR_CACHE").map_or_else(
-        || {
-            let cache = variable("XDG_CACHE_HOME").map(PathBuf::from);
-            let home = || Path::new(&variable("HOME").unwrap()).join(".cache");
-            cache.unwrap_or_else(home).join("paddle-operator")
-        },
-        PathBuf::from,
-    );
-    cache.join("paddle-3.3.1/bin/python")
-}
 
 /// The answer to each question.
 fn ask(questions: &str) -> Vec<String> {
     let dir = tempfile::tempdir().unwrap();
     let input = dir.path().join("questions");
     fs::write(&input, questions).unwrap();
-    let python = python();
+    let python = installed("paddle-3.3.1/bin/python");
     let output = Command::new(&python)
         .arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/sampler/answer.py"))
         .stdin(File::open(input).unwrap())
         .output()
-        .unwrap_or_else(|error| panic!("{python:?}: {error}: run `make examples`"));
+        .unwrap();
     let errors = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{python:?}: {errors}");
     let answers = String::from_utf8(output.stdout).unwrap();

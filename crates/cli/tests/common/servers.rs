@@ -1,12 +1,15 @@
-//! What a data set needs that is not the operator's: a Redis, and a server of S3.
+//! What a data set needs that is not the operator's: a Redis, and a server of S3. Both
+//! ask for keys.
 
 use std::fs;
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
+
+use crate::installed::installed;
 
 /// The user of S3, and of the database of Redis that holds blocks.
 pub const ACCESS_KEY: &str = "AK-visible-nowhere";
@@ -19,15 +22,17 @@ const USER: &str = "operator";
 /// What no file, line or message but a Secret may hold.
 pub const TELLTALE: &str = "visible-nowhere";
 
-/// The bucket of the source.
+/// The bucket of S3.
 pub const BUCKET: &str = "public";
 
-/// What `make examples` installed.
-fn installed() -> PathBuf {
-    let home = || PathBuf::from(std::env::var_os("HOME").unwrap()).join(".cache");
-    let cache = std::env::var_os("XDG_CACHE_HOME").map_or_else(home, PathBuf::from);
-    let given = std::env::var_os("PADDLE_OPERATOR_CACHE").map(PathBuf::from);
-    given.unwrap_or(cache.join("paddle-operator"))
+/// A process that ends with the test.
+pub struct Ending(pub Child);
+
+impl Drop for Ending {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
 }
 
 /// A port that nobody uses.
@@ -39,17 +44,14 @@ fn answers(address: SocketAddr) {
     let begin = Instant::now();
     while TcpStream::connect(address).is_err() {
         let patience = Duration::from_secs(60);
-        assert!(
-            begin.elapsed() < patience,
-            "nobody answers at {address}; run `make examples`"
-        );
+        assert!(begin.elapsed() < patience, "nobody answers at {address}");
         std::thread::sleep(Duration::from_millis(20));
     }
 }
 
-/// A Redis that keeps what it has, and asks for a user and a password.
+/// A Redis that keeps what it has.
 pub struct Redis {
-    process: Option<Child>,
+    process: Option<Ending>,
     pub address: SocketAddr,
     dir: TempDir,
 }
@@ -79,24 +81,19 @@ impl Redis {
 
     /// Starts it, again perhaps, with what it had.
     pub fn run(&mut self) {
-        let redis = installed().join("redis");
-        let process = Command::new(redis.join("bin/redis-server"))
-            .env("LD_LIBRARY_PATH", redis.join("lib"))
+        let process = Command::new(installed("redis/bin/redis-server"))
+            .env("LD_LIBRARY_PATH", installed("redis/lib"))
             .arg("redis.conf")
             .current_dir(self.dir.path())
             .stdout(Stdio::null())
-            .spawn()
-            .unwrap_or_else(|error| panic!("make examples installs {redis:?}: {error}"));
-        self.process = Some(process);
+            .spawn();
+        self.process = Some(Ending(process.unwrap()));
         answers(self.address);
     }
 
     /// Ends it without a word.
     pub fn kill(&mut self) {
-        if let Some(mut process) = self.process.take() {
-            let _ = process.kill();
-            let _ = process.wait();
-        }
+        self.process = None;
     }
 
     /// Makes it deaf, until [`Redis::thaw`].
@@ -109,15 +106,24 @@ impl Redis {
     }
 
     fn signal(&self, name: &str) {
-        let pid = self.process.as_ref().unwrap().id().to_string();
+        let pid = self.process.as_ref().unwrap().0.id().to_string();
         let status = Command::new("kill").args(["-s", name, &pid]).status();
         assert!(status.unwrap().success());
     }
 
     /// A database of it, for whoever has the password.
     pub fn metaurl(&self, database: u8) -> String {
-        let address = self.address;
-        format!("redis://{USER}:{SECRET_KEY_IN_URL}@{address}/{database}")
+        self.metaurl_by(&format!(":{SECRET_KEY_IN_URL}"), database)
+    }
+
+    /// The same for command lines; `META_PASSWORD` is the password.
+    pub fn keyless(&self, database: u8) -> String {
+        self.metaurl_by("", database)
+    }
+
+    /// The same with another password, after a colon.
+    pub fn metaurl_by(&self, password: &str, database: u8) -> String {
+        format!("redis://{USER}{password}@{}/{database}", self.address)
     }
 
     /// A database of it, as everybody may know it.
@@ -126,16 +132,10 @@ impl Redis {
     }
 }
 
-impl Drop for Redis {
-    fn drop(&mut self) {
-        self.kill();
-    }
-}
-
 /// A server of S3 with a bucket.
 pub struct S3 {
-    process: Child,
     pub address: SocketAddr,
+    _process: Ending,
     _dir: TempDir,
 }
 
@@ -143,40 +143,18 @@ impl S3 {
     /// With the files below `content`.
     pub fn start(ip: IpAddr, content: &Path) -> S3 {
         let dir = tempfile::tempdir().unwrap();
-        let path = |name: &str| dir.path().join(name).display().to_string();
-        let meta = format!("sqlite3://{}", path("meta.db"));
-        let store = format!("{}/", path("store"));
-        juicefs(
-            &[
-                "format",
-                "--storage",
-                "file",
-                "--bucket",
-                &store,
-                &meta,
-                BUCKET,
-            ],
-            &[],
-        );
+        let meta = format!("sqlite3://{}/meta.db", dir.path().display());
+        format_volume(&meta, BUCKET, &dir.path().join("store"));
         let from = format!("file://{}/", content.display());
+        let to = format!("jfs://{BUCKET}/");
         juicefs(
-            &["sync", &from, "jfs://public/", "--metrics", "127.0.0.1:0"],
+            &["sync", &from, &to, "--metrics", "127.0.0.1:0"],
             &[(BUCKET, &meta)],
         );
         let address = free_address(ip);
-        let process = Command::new(installed().join("juicefs/juicefs"))
-            .args(["--no-agent", "gateway", "--metrics", "127.0.0.1:0"])
-            .args(["--cache-dir", &path("cache"), &meta, &address.to_string()])
-            .env("MINIO_ROOT_USER", ACCESS_KEY)
-            .env("MINIO_ROOT_PASSWORD", SECRET_KEY)
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
-        answers(address);
         S3 {
-            process,
             address,
+            _process: gateway(&meta, address, &dir.path().join("cache")),
             _dir: dir,
         }
     }
@@ -187,20 +165,46 @@ impl S3 {
     }
 }
 
-impl Drop for S3 {
-    fn drop(&mut self) {
-        let _ = self.process.kill();
-        let _ = self.process.wait();
-    }
+/// Makes a volume of JuiceFS whose blocks are in a directory.
+pub fn format_volume(meta: &str, name: &str, store: &Path) {
+    let store = format!("{}/", store.display());
+    let to = ["--storage", "file", "--bucket", &store];
+    juicefs(&[&["format"], &to[..], &[meta, name]].concat(), &[]);
 }
 
-fn juicefs(arguments: &[&str], environment: &[(&str, &str)]) {
-    let output = Command::new(installed().join("juicefs/juicefs"))
-        .arg("--no-agent")
-        .args(arguments)
-        .envs(environment.iter().copied())
-        .output()
-        .unwrap_or_else(|error| panic!("make examples installs juicefs: {error}"));
+/// Serves a volume of JuiceFS as a bucket of its name.
+pub fn gateway(meta: &str, address: SocketAddr, cache: &Path) -> Ending {
+    let process = juicefs_command()
+        .args(["gateway", "--no-usage-report"])
+        .args(["--metrics", "127.0.0.1:0", "--cache-size", "0"])
+        .arg("--cache-dir")
+        .arg(cache)
+        .args([meta, &address.to_string()])
+        .env("MINIO_ROOT_USER", ACCESS_KEY)
+        .env("MINIO_ROOT_PASSWORD", SECRET_KEY)
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn();
+    let process = Ending(process.unwrap());
+    answers(address);
+    process
+}
+
+/// Runs a juicefs command that must end well; what it prints.
+pub fn juicefs(arguments: &[&str], environment: &[(&str, &str)]) -> Vec<u8> {
+    let mut command = juicefs_command();
+    command.args(arguments).envs(environment.iter().copied());
+    let output = command.output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{arguments:?}: {said}");
+    output.stdout
+}
+
+fn juicefs_command() -> Command {
+    let mut command = Command::new(installed("juicefs/juicefs"));
+    command
+        .arg("--no-agent")
+        .env("META_PASSWORD", SECRET_KEY)
+        .env("AWS_EC2_METADATA_DISABLED", "true");
+    command
 }
