@@ -20,7 +20,8 @@ const INTERVAL: Duration = Duration::from_millis(500);
 const PATIENCE: Duration = Duration::from_secs(5);
 /// How long a count of the data may take.
 const COUNT_PATIENCE: Duration = Duration::from_secs(120);
-/// Disks are shared: less than this is no change that anybody waits for.
+/// Disks are shared: less than this, or a hundredth of a small one, is no change that
+/// anybody waits for.
 const DISK_STEP: u64 = 16 << 20;
 
 /// The figures of this node.
@@ -134,7 +135,8 @@ fn take(cache: &mut Cache, stats: Result<Stats, String>, disk: Disk) {
         .avail
         .abs_diff(disk.avail)
         .max(cache.disk.used.abs_diff(disk.used));
-    if moved >= DISK_STEP || cache.disk.size != disk.size {
+    let step = DISK_STEP.min(disk.size / 100);
+    if moved >= step.max(1) || cache.disk.size != disk.size {
         cache.disk = disk;
     }
 }
@@ -191,6 +193,20 @@ mod tests {
         let second = sample(6, 1 << 30);
         assert!(second.revision > first.revision && second.cached == 6);
         assert_eq!(sample(6, 2 << 30).disk.avail, 2 << 30);
+    }
+
+    #[test]
+    fn a_small_disk_that_fills_up_is_told() {
+        let figures = Figures::new(None);
+        for avail in [16 << 20, 0] {
+            let disk = Disk {
+                size: 64 << 20,
+                used: (64 << 20) - avail,
+                avail,
+            };
+            figures.update(|cache| take(cache, stats(5), disk));
+            assert_eq!(figures.current().disk.avail, avail);
+        }
     }
 
     #[test]
