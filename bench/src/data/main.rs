@@ -12,7 +12,6 @@ mod servers;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use anyhow::Context;
 use cache_api::{Sampler, Sync, Task, Warmup};
 use clap::Parser;
 
@@ -231,6 +230,7 @@ impl Bench<'_> {
             dir,
             readers,
             decodes: true,
+            forgets: &[],
         };
         self.epochs(reading, to).await
     }
@@ -240,6 +240,7 @@ impl Bench<'_> {
             dir,
             readers: 1,
             decodes: false,
+            forgets: &[],
         };
         self.epochs(reading, to).await
     }
@@ -247,8 +248,13 @@ impl Bench<'_> {
     /// Reads everything twice. The kernel has nothing of it in memory before, whatever
     /// is measured: not the files, and not what JuiceFS or s3fs cached of them on disk.
     async fn epochs(&mut self, reading: Reading<'_>, to: &mut Epochs) -> anyhow::Result<()> {
-        forget_files().await?;
-        to.first.push(self.reader.read(reading).await?);
+        let mut forgets = self.servers.on_disk();
+        forgets.push(reading.dir.to_owned());
+        let first = Reading {
+            forgets: &forgets,
+            ..reading
+        };
+        to.first.push(self.reader.read(first).await?);
         to.next.push(self.reader.read(reading).await?);
         Ok(())
     }
@@ -290,11 +296,4 @@ impl Table {
         let (of_first, of_next) = (first / local_first, next / local_next);
         println!("{name:16} {first:11.1} {of_first:10.2} {next:12.1} {of_next:9.2}");
     }
-}
-
-/// Makes the kernel forget what it has of files in memory.
-async fn forget_files() -> anyhow::Result<()> {
-    // Only what is on disk can be forgotten.
-    tokio::process::Command::new("sync").status().await?;
-    std::fs::write("/proc/sys/vm/drop_caches", "3").context("/proc/sys/vm/drop_caches")
 }

@@ -1,6 +1,6 @@
 //! The data loader of Paddle, in a process that stays.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
 use anyhow::{Context, bail};
@@ -21,6 +21,8 @@ pub(crate) struct Reading<'a> {
     pub(crate) dir: &'a Path,
     pub(crate) readers: usize,
     pub(crate) decodes: bool,
+    /// The kernel has nothing in memory of the files in these directories.
+    pub(crate) forgets: &'a [PathBuf],
 }
 
 impl Reader {
@@ -56,7 +58,8 @@ impl Reader {
 
     /// Reads everything; how long that takes in seconds.
     pub(crate) async fn read(&mut self, what: Reading<'_>) -> anyhow::Result<f64> {
-        let job = json!({"dir": what.dir, "readers": what.readers, "decode": what.decodes});
+        let job = json!({"dir": what.dir, "readers": what.readers, "decode": what.decodes,
+            "forget": what.forgets});
         self.asked.write_all(format!("{job}\n").as_bytes()).await?;
         Ok(self.line().await?.parse()?)
     }

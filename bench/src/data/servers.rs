@@ -109,6 +109,13 @@ impl Servers {
         self.dir.join("mount")
     }
 
+    /// Where JuiceFS, s3fs and the S3 server keep data.
+    pub(crate) fn on_disk(&self) -> Vec<PathBuf> {
+        ["cache", "s3fs-cache", "store"]
+            .map(|name| self.dir.join(name))
+            .into()
+    }
+
     /// The folder of the S3 server that holds the source.
     pub(crate) fn source(&self) -> String {
         format!("minio://{}/{BUCKET}/source/", self.link.address)
