@@ -54,10 +54,6 @@ pub(super) fn router(machine: Arc<Machine>) -> Router {
 
 type Place = Path<(String, String, String)>;
 
-#[expect(
-    clippy::result_large_err,
-    reason = "it is the answer, and sent at once"
-)]
 async fn folder(machine: &Machine, namespace: &str, pod: &str) -> Result<Folder, Response> {
     let mut listed = machine.listed.subscribe();
     // Right after a start, what an earlier life left is not known yet.
