@@ -46,6 +46,7 @@ async fn pods_outlive_the_main_process() {
         }
         local.run();
         let pods = local.pods().await;
+        assert!(counted(&pods, "counter").await > at_death, "at once");
         let after = pods.phase("counter", "Running").await;
         assert_eq!(after.metadata.uid, before.metadata.uid);
         let_go(&local);

@@ -72,6 +72,8 @@ pub(crate) struct Machine {
     mounts: Mounts,
     /// The pods of our nodes by uid.
     pods: RwLock<BTreeMap<String, Arc<Pod>>>,
+    /// Whether all of them are known, after a start.
+    listed: watch::Sender<bool>,
 }
 
 impl Machine {
@@ -154,6 +156,7 @@ impl Agent {
             names: Names::default(),
             mounts: Mounts::new(options.installed),
             pods: RwLock::default(),
+            listed: watch::Sender::new(false),
         });
         for folder in machine.folders()? {
             if let Some(address) = folder.address().filter(|_| folder.had_sandbox()) {
@@ -264,6 +267,7 @@ impl Keepers {
                     self.forget(&uid);
                 }
                 self.sweep(&listed);
+                self.machine.listed.send_replace(true);
             }
             Event::Apply(pod) => self.apply(pod),
             Event::Delete(pod) => self.forget(pod.metadata.uid.as_deref().unwrap_or_default()),

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::Router;
 use axum::body::Body;
@@ -18,6 +19,7 @@ use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::process::ChildStdin;
 use tokio::sync::mpsc;
+use tokio::time::timeout;
 
 use super::Machine;
 use super::exec::{Exec, Session, Terminal};
@@ -35,6 +37,9 @@ const ERROR: u8 = 3;
 const RESIZE: u8 = 4;
 const CLOSE: u8 = 255;
 
+/// How long it may take to learn of all pods.
+const LISTING: Duration = Duration::from_secs(10);
+
 /// The most that is sent at a time.
 const CHUNK: usize = 8 << 10;
 
@@ -49,11 +54,10 @@ pub(super) fn router(machine: Arc<Machine>) -> Router {
 
 type Place = Path<(String, String, String)>;
 
-#[expect(
-    clippy::result_large_err,
-    reason = "it is the answer, and sent at once"
-)]
-fn folder(machine: &Machine, namespace: &str, pod: &str) -> Result<Folder, Response> {
+async fn folder(machine: &Machine, namespace: &str, pod: &str) -> Result<Folder, Response> {
+    let mut listed = machine.listed.subscribe();
+    // Right after a start, what an earlier life left is not known yet.
+    let _ = timeout(LISTING, listed.wait_for(|listed| *listed)).await;
     let found = machine.uid_of(namespace, pod);
     let found = found.map(|uid| Folder::of(&machine.dir, &uid));
     found.ok_or_else(|| {
@@ -73,7 +77,7 @@ async fn log(
     Path((namespace, pod, container)): Place,
     Query(wanted): Query<Wanted>,
 ) -> Response {
-    let folder = match folder(&machine, &namespace, &pod) {
+    let folder = match folder(&machine, &namespace, &pod).await {
         Ok(folder) => folder,
         Err(refusal) => return refusal,
     };
@@ -112,7 +116,7 @@ async fn exec(
     RawQuery(query): RawQuery,
     upgrade: Result<WebSocketUpgrade, axum::extract::ws::rejection::WebSocketUpgradeRejection>,
 ) -> Response {
-    let folder = match folder(&machine, &namespace, &pod) {
+    let folder = match folder(&machine, &namespace, &pod).await {
         Ok(folder) => folder,
         Err(refusal) => return refusal,
     };
