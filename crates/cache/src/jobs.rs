@@ -157,11 +157,13 @@ impl Jobs {
         if is_running {
             entry.cancel.send_replace(true);
         }
-        inner.store.save(&record)?;
+        let saved = inner.store.save(&record);
         if !is_running {
+            // Whatever the disk does, it does not begin in this life.
             inner.end(record)?;
             self.tell(&inner);
         }
+        saved?;
         Ok(inner.job(id))
     }
 

@@ -23,6 +23,8 @@ use crate::store::{self, Store};
 use crate::tasks::{Context, SHARE_FILE};
 use crate::worker;
 
+/// How often it is looked whether clients know the server by something else.
+const LOOK: Duration = Duration::from_secs(10);
 /// How soon the data is counted again that could not be counted at the start.
 const COUNT_AGAIN: Duration = Duration::from_secs(5);
 
@@ -71,6 +73,8 @@ pub struct Server {
     context: Context,
     cache_dirs: Vec<PathBuf>,
     interrupted: Vec<Task>,
+    /// What it is known by, in the files that hold it.
+    known_by: Vec<(PathBuf, Option<Vec<u8>>)>,
 }
 
 impl Server {
@@ -79,6 +83,8 @@ impl Server {
     /// # Errors
     /// When a file is missing, or the address is taken.
     pub async fn bind(options: Options) -> Result<Server, Error> {
+        let known_by = [&options.tls_certificate, &options.token_file];
+        let known_by = known_by.map(|file| (file.clone(), std::fs::read(file).ok()));
         let tls = tls(&options)?;
         let token = token(&options.token_file)?;
         let state_dir = options.state_dir;
@@ -110,6 +116,7 @@ impl Server {
             },
             cache_dirs: options.cache_dirs,
             interrupted,
+            known_by: known_by.into(),
         })
     }
 
@@ -131,6 +138,7 @@ impl Server {
             context,
             cache_dirs,
             interrupted,
+            known_by,
         } = self;
         let router = api::router(service.clone());
         let Service { jobs, metrics, .. } = service;
@@ -148,11 +156,28 @@ impl Server {
         tasks.spawn(async move { count_first(&context).await });
         tokio::select! {
             () = https::serve(listener, tls, router, shutdown) => {}
-            // One that panics ends the server, which is started again.
+            // It is started again, and its jobs are on disk.
+            () = renamed(known_by) => {}
+            // The same for one that panics.
             () = async { while let Some(Ok(())) = tasks.join_next().await {} } => {}
         }
         tasks.shutdown().await;
     }
+}
+
+/// Until what clients know the server by is something else: somebody deleted the Secret,
+/// and another was made.
+async fn renamed(known_by: Vec<(PathBuf, Option<Vec<u8>>)>) {
+    let differs = |(file, known): &(PathBuf, Option<Vec<u8>>)| {
+        let now = std::fs::read(file).ok();
+        now.is_some() && now != *known
+    };
+    while !known_by.iter().any(differs) {
+        tokio::time::sleep(LOOK).await;
+    }
+    tracing::warn!(
+        "the certificate or the token is another one: the server ends, to start with it"
+    );
 }
 
 /// Counts the data once, as soon as it can be counted.

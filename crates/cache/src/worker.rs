@@ -17,12 +17,6 @@ pub(crate) async fn work(jobs: Jobs, context: Context, metrics: Metrics, interru
         tracing::info!(job = turn.id, "{name} begins");
         let state = run(&jobs, &context, &turn).await;
         let is_cancelled = state == JobState::Cancelled;
-        let changes_data = matches!(turn.task, Task::Sync(_) | Task::Rmr(_));
-        let is_counted = changes_data && !is_cancelled;
-        if is_counted {
-            // Before the end is told: whoever hears of it finds the data counted.
-            context.count().await;
-        }
         match &state {
             JobState::Failed(failure) => {
                 tracing::warn!(
@@ -39,10 +33,8 @@ pub(crate) async fn work(jobs: Jobs, context: Context, metrics: Metrics, interru
         if is_cancelled {
             clean_up(&context, &turn.task).await;
         }
-        if !is_counted {
-            // Others may have changed it; nobody waits for that.
-            context.count().await;
-        }
+        // The figures tell of themselves: nobody waits for this before he goes on.
+        context.count().await;
     }
 }
 

@@ -1,14 +1,15 @@
 //! The pods of cache runtime servers, as plans see them.
 
 use api::labels;
+use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{ContainerState, Event, Pod, PodStatus};
 use kube::api::ListParams;
 use kube::{Api, Client, ResourceExt};
 use plan::names;
-use plan::sampleset::RuntimePod;
+use plan::sampleset::{self, RuntimePod};
 
-use crate::Error;
 use crate::error::code;
+use crate::{Error, nodes};
 
 /// What containers wait for as a matter of course.
 const USUAL: [&str; 2] = ["ContainerCreating", "PodInitializing"];
@@ -48,9 +49,32 @@ fn view(pod: &Pod, prefix: &str) -> Option<RuntimePod> {
             .and_then(|scheduled| scheduled.message.clone())
             .or_else(|| status.and_then(trouble)),
         deleted_at: pod.metadata.deletion_timestamp.as_ref().map(|time| time.0),
+        is_running: status.is_some_and(|status| {
+            let mut containers = status.container_statuses.iter().flatten();
+            containers.any(|container| {
+                let state = container.state.as_ref();
+                state.is_some_and(|state| state.running.is_some())
+            })
+        }),
         is_node_lost: false,
         name,
     })
+}
+
+/// Finds out which of the pods have lost their nodes.
+pub(crate) async fn mark_lost(
+    client: &Client,
+    pods: &mut [RuntimePod],
+    now: Timestamp,
+) -> Result<(), Error> {
+    let suspects = pods.iter().filter(|pod| sampleset::may_be_lost(pod, now));
+    let suspects = suspects.filter_map(|pod| pod.node.as_deref()).collect();
+    let lost = nodes::lost(client, suspects).await?;
+    for pod in pods {
+        let node = pod.node.as_ref();
+        pod.is_node_lost = node.is_some_and(|node| lost.contains(node));
+    }
+    Ok(())
 }
 
 /// What the kubelet last complained of: that a volume can't be mounted is told by

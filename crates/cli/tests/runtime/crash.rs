@@ -45,8 +45,9 @@ async fn a_sync_goes_on_when_its_keys_come_again() {
         node.ended("sync").await.state,
         JobState::Succeeded(_)
     ));
-    let total = node.client.cache(None).await.unwrap().total.unwrap();
-    assert_eq!(total.files, 30, "nothing unfinished is left");
+    // Nothing unfinished is left.
+    node.cache(|cache| cache.total.is_some_and(|total| total.files == 30))
+        .await;
 }
 
 #[tokio::test]

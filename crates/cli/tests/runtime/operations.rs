@@ -24,14 +24,17 @@ async fn a_folder_is_copied_cached_cleared_and_removed() {
     node.succeeds(order).await;
     let progress = node.ended("sync").await.progress;
     assert_eq!((progress.files, progress.total_files), (60, Some(60)));
+    let synced = node
+        .cache(|cache| cache.total.is_some_and(|total| total.files == 60))
+        .await;
+    assert_eq!(synced.cached, 0, "a sync fills no cache");
     let copied = node.data().join("a b/class 1/it's 0001.jpg");
     assert_eq!(
         fs::read(copied).unwrap(),
         fs::read(source.join("class 1/it's 0001.jpg")).unwrap()
     );
-    let synced = node.client.cache(None).await.unwrap();
-    assert_eq!(synced.total.unwrap().files, 60);
-    assert_eq!(synced.cached, 0, "a sync fills no cache");
+    node.succeeds(job("clear-read", Task::Clear(Clear::default())))
+        .await;
 
     let outcome = node.succeeds(job("warm", Task::Warmup(warmup(1, 0)))).await;
     assert_eq!((outcome.share, outcome.cached), (Some(bytes), Some(bytes)));
@@ -53,8 +56,12 @@ async fn a_folder_is_copied_cached_cleared_and_removed() {
         .await;
     let paths = vec!["a b".to_owned()];
     node.succeeds(job("rmr", Task::Rmr(Rmr { paths }))).await;
-    let total = node.client.cache(None).await.unwrap().total.unwrap();
-    assert_eq!((total.bytes, total.files), (4096, 0), "not in the trash");
+    // Not even in the trash.
+    node.cache(|cache| {
+        let total = cache.total.unwrap();
+        (total.bytes, total.files) == (4096, 0)
+    })
+    .await;
     node.cache(|cache| cache.cached == 0).await;
 }
 

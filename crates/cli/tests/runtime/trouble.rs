@@ -73,7 +73,9 @@ async fn a_source_without_files_removes_nothing() {
     });
     node.succeeds(mirror).await;
     assert!(node.data().join("new").exists());
-    assert!(!node.data().join("kept").exists(), "as it was asked for");
+    eventually("its end, as it was asked for", || {
+        (!node.data().join("kept").exists()).then_some(())
+    });
 }
 
 #[tokio::test]

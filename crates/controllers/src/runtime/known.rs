@@ -67,7 +67,15 @@ impl Known {
     /// What follows for a job from its silence, or from its refusal; whether that is
     /// news.
     pub(super) fn assume(&self, id: &str, state: State) -> bool {
-        self.lock().set(id, state)
+        let mut said = self.lock();
+        let known = said.answer.operations.get(id);
+        if state == State::NotFound && matches!(known, Some(State::Failed { .. })) {
+            // It was refused, so the server does not know it.
+            return false;
+        }
+        // A later life may count from less, if the clock was set back.
+        said.revisions.remove(id);
+        said.set(id, state)
     }
 
     /// It would not take a job now.

@@ -189,8 +189,10 @@ impl Servers {
                 message,
                 ..
             }) => {
+                tracing::warn!(message, id = job.id, "a job was refused");
                 let reason = "Refused".to_owned();
                 known.assume(&job.id, State::Failed { reason, message });
+                tell();
             }
             Err(error) => {
                 tracing::warn!(%error, id = job.id, "a job could not be posted");

@@ -27,6 +27,8 @@ pub(super) async fn observe(context: &Context, job: &SampleJob) -> Result<Seen, 
         let all = context.stores.pods.state();
         let name = identity(&set.metadata.name);
         seen.pods = pods::of_set(all.iter().map(|pod| &**pod), namespace, name);
+        let common = &context.common;
+        pods::mark_lost(&common.client, &mut seen.pods, common.clock.now()).await?;
     }
     seen.set = set;
     servers(context, job, &mut seen).await?;

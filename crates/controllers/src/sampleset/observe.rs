@@ -23,7 +23,7 @@ use super::context::Context;
 use super::target::Target;
 use crate::error::code;
 use crate::stores::StoredSampleJob;
-use crate::{Error, nodes, pods, runtime};
+use crate::{Error, pods, runtime};
 
 /// What the watches show, and what has to be asked for.
 pub(super) async fn observe(
@@ -128,17 +128,12 @@ impl Target<'_> {
     async fn pods(&self, seen: &mut Seen, now: Timestamp) -> Result<(), Error> {
         let all = self.context.stores.pods.state();
         seen.pods = pods::of_set(all.iter().map(|pod| &**pod), self.namespace, self.name);
-        let overdue = |pod: &&RuntimePod| sampleset::is_overdue(pod, now);
-        let suspects = seen.pods.iter().filter(overdue);
-        let suspects = suspects.filter_map(|pod| pod.node.as_deref()).collect();
-        let lost = nodes::lost(&self.context.common.client, suspects).await?;
+        let client = &self.context.common.client;
+        pods::mark_lost(client, &mut seen.pods, now).await?;
         for pod in &mut seen.pods {
             if pod.is_stuck() && pod.trouble.is_none() && pod.ip.is_none() {
-                let client = &self.context.common.client;
                 pod.trouble = pods::complaint(client, self.namespace, pod).await?;
             }
-            let node = pod.node.as_ref();
-            pod.is_node_lost = node.is_some_and(|node| lost.contains(node));
         }
         Ok(())
     }

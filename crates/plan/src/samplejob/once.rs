@@ -86,7 +86,8 @@ fn end(plan: &mut Plan, job: &SampleJob, seen: &Seen, now: Timestamp) {
                 ..lock.clone()
             }),
         });
-        return;
+        // For what comes after the lock, and should it not be taken back.
+        return plan.look_again(now);
     }
     let ttl = job
         .spec

@@ -25,7 +25,7 @@ mod work;
 mod world;
 
 pub use conditions::{refuse, urgency};
-pub use nodes::is_overdue;
+pub use nodes::may_be_lost;
 pub use validity::partitions;
 pub use world::{
     Child, RuntimePod, SecretSeen, Seen, ServiceView, Settings, StatefulSetView, VolumeSecret,

@@ -11,9 +11,11 @@ use crate::{Event, names};
 /// How long a pod may take to go before it is asked whether its node is lost.
 const OVERDUE: SignedDuration = SignedDuration::from_secs(60);
 
-/// Whether a pod should have been gone for long.
-pub fn is_overdue(pod: &RuntimePod, now: Timestamp) -> bool {
-    overdue_at(pod).is_some_and(|at| at <= now)
+/// Whether it is to be asked if the node of a pod is lost: the pod should have been gone
+/// for long, or had begun and is not ready.
+pub fn may_be_lost(pod: &RuntimePod, now: Timestamp) -> bool {
+    let is_overdue = overdue_at(pod).is_some_and(|at| at <= now);
+    is_overdue || pod.ip.is_some() && !pod.is_ready
 }
 
 fn overdue_at(pod: &RuntimePod) -> Option<Timestamp> {

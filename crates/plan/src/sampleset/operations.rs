@@ -10,7 +10,7 @@ use super::Plan;
 use super::conditions::{CANCELLING, SYNCED, WARM};
 use super::validity::{self, Obstacle};
 use super::work::{Due, TRIES, Work, warm_due};
-use crate::operation::{self, Course, Order, Outcome, Task};
+use crate::operation::{self, Course, Order, Outcome, State, Task};
 use crate::{Event, names};
 
 /// Starts, follows and ends operations; afterwards `plan.status.operation` says
@@ -210,8 +210,15 @@ fn abandon(plan: &mut Plan, work: &Work<'_>, lock: &OperationStatus) {
     let ending = work.end(lock);
     plan.cancelled.extend(ending.cancelled);
     let Some(waits_for) = ending.waits_for else {
-        plan.status.operation = None;
-        return plan.say(work).forget(CANCELLING);
+        plan.say(work).forget(CANCELLING);
+        let state = operation::state(&work.seen.answers, 0, &lock.id);
+        let is_of_job = lock.type_ == Operation::Sync && lock.owner != work.uid;
+        match state {
+            // Its job went before it could say so.
+            State::Succeeded(_) if is_of_job => follow_up(plan, work, lock),
+            _ => plan.status.operation = None,
+        }
+        return;
     };
     let (type_, id) = (lock.type_, &lock.id);
     let message = format!("the {type_} {id} is no longer wanted; waits for {waits_for}");

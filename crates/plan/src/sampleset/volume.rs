@@ -15,10 +15,11 @@ pub const CSI_DRIVER: &str = "csi.juicefs.com";
 /// As good as no bound, in MiB: what the disk leaves free is the bound.
 const NO_BOUND: i64 = 1 << 30;
 
-/// Seconds for which a mount believes what it knows of a file without asking the
-/// metadata server. Training data is read far more often than it is changed, and its
-/// files are small: to ask takes as long as to read.
-const METADATA_KNOWN_FOR: i64 = 3600;
+/// Seconds for which a mount believes what it knows of a file, once found by its name,
+/// without asking the metadata server. Training data is read far more often than it is
+/// changed, and its files are small: to ask takes as long as to read. A sync never changes
+/// a file but puts another in its place, which is found at once.
+const FILES_KNOWN_FOR: i64 = 3600;
 
 /// The memory limit that the CSI driver gives its mount pods, in MiB.
 const MOUNT_MEMORY: i64 = 5 * 1024;
@@ -87,8 +88,8 @@ pub fn mount_options(set: &SampleSet) -> Vec<String> {
         None => None,
     };
     let number = |name: &str, value: Option<i64>| value.map(|value| format!("{name}={value}"));
-    let metadata =
-        |name: &str, value: Option<i64>| number(name, Some(value.unwrap_or(METADATA_KNOWN_FOR)));
+    let of_files =
+        |name: &str, value: Option<i64>| number(name, Some(value.unwrap_or(FILES_KNOWN_FOR)));
     let text = |name: &str, value: Option<&str>| value.map(|value| format!("{name}={value}"));
     let flag = |name: &str, value: Option<bool>| value.filter(|set| *set).map(|_| name.to_owned());
     let dirs = cache_dirs(set).join(":");
@@ -102,9 +103,9 @@ pub fn mount_options(set: &SampleSet) -> Vec<String> {
             Some(options.free_space_ratio.as_deref().unwrap_or("0.1")),
         ),
         text("metrics", options.metrics.as_deref()),
-        metadata("attr-cache", options.attr_cache),
-        metadata("entry-cache", options.entry_cache),
-        metadata("dir-entry-cache", options.dir_entry_cache),
+        of_files("attr-cache", options.attr_cache),
+        number("entry-cache", options.entry_cache),
+        number("dir-entry-cache", options.dir_entry_cache),
         flag("enable-xattr", options.enable_xattr),
         number("get-timeout", options.get_timeout),
         number("put-timeout", options.put_timeout),
@@ -114,7 +115,7 @@ pub fn mount_options(set: &SampleSet) -> Vec<String> {
         number("prefetch", options.prefetch),
         flag("writeback", options.writeback),
         flag("cache-partial-only", options.cache_partial_only),
-        metadata("open-cache", options.open_cache),
+        of_files("open-cache", options.open_cache),
         // JuiceFS spelt it `sub-dir` in 2021.
         text("subdir", options.sub_dir.as_deref()),
     ]

@@ -149,10 +149,12 @@ pub struct RuntimePod {
     /// What keeps it from running: not schedulable, or a container that can't
     /// start or failed.
     pub trouble: Option<String>,
+    /// Its container runs, as far as its node knows.
+    pub is_running: bool,
     /// When it should be gone, if it is being deleted.
     pub deleted_at: Option<Timestamp>,
-    /// Its node is gone, or can't be reached. Only asked for pods that are
-    /// overdue to be gone.
+    /// Its node is gone, or can't be reached. Only asked when it may be:
+    /// [`may_be_lost`](super::may_be_lost).
     pub is_node_lost: bool,
 }
 
@@ -165,7 +167,8 @@ impl RuntimePod {
     /// Whether its server may be at work, even if it does not answer: it has begun, and
     /// its node does not say that it has ended since.
     pub fn may_work(&self) -> bool {
-        self.ip.is_some() && (self.is_ready || self.trouble.is_none())
+        let has_ended = !self.is_ready && !self.is_running && self.trouble.is_some();
+        self.ip.is_some() && !self.is_node_lost && !has_ended
     }
 }
 

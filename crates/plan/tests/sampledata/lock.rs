@@ -113,6 +113,19 @@ fn an_operation_whose_owner_is_gone_is_cancelled_and_the_lock_emptied() {
 }
 
 #[test]
+fn data_that_a_deleted_job_has_copied_is_cached() {
+    let stage = ready()
+        .says(Operation::Sync, running())
+        .with(job("a", Operation::Sync))
+        .settle();
+    let before = stage.posted(0).len();
+    let stage = stage.turns(succeeded());
+    let stage = stage.change(|stage| stage.jobs.clear()).settle();
+    assert_eq!(stage.posted(0).split_off(before), [Operation::Warmup]);
+    assert_eq!(stage.status().operation, None);
+}
+
+#[test]
 fn terminate_on_a_new_job_goes_first_and_ends_what_runs() {
     let stage = ready().says(Operation::Warmup, running());
     let stage = stage.with(job("runs", Operation::Warmup));

@@ -120,6 +120,7 @@ pub fn runtime_pod(partition: i32) -> RuntimePod {
         is_ready: true,
         trouble: None,
         deleted_at: None,
+        is_running: false,
         is_node_lost: false,
     }
 }

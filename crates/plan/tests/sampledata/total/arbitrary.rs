@@ -222,6 +222,7 @@ pub fn pod() -> impl Strategy<Value = RuntimePod> {
                 is_ready,
                 trouble,
                 deleted_at,
+                is_running: is_ready,
                 is_node_lost,
                 ..runtime_pod(partition)
             },
