@@ -17,6 +17,19 @@ has_go() {
     [ -n "$version" ] && printf '1.21\n%s\n' "$version" | sort --version-sort --check=quiet
 }
 
+# The one of the test clusters, which `make test-cluster` finds there.
+cache=${PADDLE_OPERATOR_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/paddle-operator}
+build_kubectl() {
+    echo "building kubectl from Go modules (about 3 minutes the first time)" >&2
+    mkdir -p "$cache/bin" && (
+        cd xtask/testbed/kubernetes &&
+            version=$(go list -m -f '{{.Version}}' k8s.io/kubernetes) &&
+            CGO_ENABLED=0 go build -trimpath -o "$cache/bin/kubectl" \
+                -ldflags "-s -w -X k8s.io/component-base/version.gitVersion=$version" \
+                k8s.io/kubernetes/cmd/kubectl
+    )
+}
+
 fail() {
     echo "error: $*" >&2
     exit 1
@@ -47,10 +60,8 @@ for tool in "$@"; do
             command -v ip >/dev/null || fail "no ip: install it, on Debian the package iproute2"
         ;;
     kubectl)
-        # `make test-cluster` builds one.
-        cache=${PADDLE_OPERATOR_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/paddle-operator}
         [ -x "$cache/bin/kubectl" ] || command -v kubectl >/dev/null ||
-            fail "no kubectl: install 1.31 or newer, see https://kubernetes.io/docs/tasks/tools"
+            { xtask/setup.sh go && build_kubectl; }
         ;;
     *) fail "unknown tool $tool" ;;
     esac
