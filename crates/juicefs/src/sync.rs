@@ -13,7 +13,7 @@ use tokio::process::Command;
 use tokio::sync::watch;
 
 use crate::address::Address;
-use crate::command::option;
+use crate::command::{Finished, option};
 use crate::{Error, Juicefs, Redactor, Source};
 
 /// By this name the volume is known to one command; its metaurl is in the
@@ -77,11 +77,6 @@ impl Juicefs {
         metadata.probe().await?;
         let redactor = Redactor::of(credentials);
         let what = format!("sync of {}", redactor.redact(source.uri()));
-        let empty = || {
-            let message =
-                format!("{what}: no file found; see whether the folder is there and has files");
-            Error::new(reason::EMPTY_SOURCE, message)
-        };
         // Then juicefs finds something in any case: what it deletes, or the folder.
         if order.delete_dst || order.dirs {
             let look = Sync {
@@ -94,12 +89,7 @@ impl Juicefs {
             let mut command =
                 self.sync_command(&look, &source, destination, &metadata, credentials);
             command.arg("--limit=1");
-            let finished = self.run(command, &redactor, |_| ()).await?;
-            match finished.log.find(last_line) {
-                Some(Synced { found: 0, .. }) if finished.success => return Err(empty()),
-                Some(_) if finished.success => {}
-                _ => return Err(finished.log.error(&what)),
-            }
+            judge(&self.run(command, &redactor, |_| ()).await?, &what)?;
         }
         let command = self.sync_command(order, &source, destination, &metadata, credentials);
         let (found, address) = watch::channel(String::new());
@@ -112,21 +102,7 @@ impl Juicefs {
             finished = run => finished?,
             never = watch_figures(address, progress) => match never {},
         };
-        let synced = finished.log.find(last_line);
-        match synced {
-            Some(Synced { found: 0, .. }) if finished.success => Err(empty()),
-            Some(synced) if finished.success && synced.failed == 0 => Ok(synced),
-            Some(synced) if synced.failed > 0 => Err(Error::new(
-                reason::INCOMPLETE,
-                format!(
-                    "{what}: {} of {} files could not be copied; the first trouble: {}",
-                    synced.failed,
-                    synced.found,
-                    finished.log.complaint().unwrap_or("not told")
-                ),
-            )),
-            _ => Err(finished.log.error(&what)),
-        }
+        judge(&finished, &what)
     }
 
     fn sync_command(
@@ -166,6 +142,27 @@ impl Juicefs {
             command.env("META_PASSWORD", password);
         }
         command
+    }
+}
+
+/// What a sync has done, or why it is none.
+fn judge(finished: &Finished, what: &str) -> Result<Synced, Error> {
+    match finished.log.find(last_line) {
+        Some(Synced { found: 0, .. }) if finished.success => Err(Error::new(
+            reason::EMPTY_SOURCE,
+            format!("{what}: no file found; see whether the folder is there and has files"),
+        )),
+        Some(synced) if finished.success && synced.failed == 0 => Ok(synced),
+        Some(synced) if synced.failed > 0 => Err(Error::new(
+            reason::INCOMPLETE,
+            format!(
+                "{what}: {} of {} files could not be copied; the first trouble: {}",
+                synced.failed,
+                synced.found,
+                finished.log.complaint().unwrap_or("not told")
+            ),
+        )),
+        _ => Err(finished.log.error(what)),
     }
 }
 

@@ -22,9 +22,7 @@ spec:
 ",
         world.path(folder).display()
     );
-    let file = world.path(&format!("{name}.yaml"));
-    fs::write(&file, yaml).unwrap();
-    file
+    world.yaml(name, &yaml)
 }
 
 #[test]

@@ -37,6 +37,13 @@ impl World {
         self.dir.path().join(name)
     }
 
+    /// A file with this in it.
+    pub fn yaml(&self, name: &str, yaml: &str) -> PathBuf {
+        let file = self.path(&format!("{name}.yaml"));
+        fs::write(&file, yaml).unwrap();
+        file
+    }
+
     pub fn state(&self) -> PathBuf {
         self.path("state")
     }
@@ -75,9 +82,7 @@ spec:
 ",
             self.dir.path().display()
         );
-        let file = self.path(&format!("{name}.yaml"));
-        fs::write(&file, yaml).unwrap();
-        file
+        self.yaml(name, &yaml)
     }
 
     pub fn start(&self, command: &str, args: &[&str]) -> Running {

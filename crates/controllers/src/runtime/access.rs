@@ -12,6 +12,7 @@ use kube::{Api, Client};
 use plan::sampleset::{Child, SecretSeen, SecretsNeeded, VolumeSecret};
 use plan::{names, operation};
 
+use crate::cache::Owner;
 use crate::{Error, identity};
 
 /// Keys of the Secret of the servers; those of a Secret of type kubernetes.io/tls,
@@ -39,12 +40,11 @@ impl Accesses {
             return Ok(Child::Ours(identity));
         }
         let secret = names::server_secret(identity(&set.name));
-        let secrets: Api<Secret> = Api::namespaced(client.clone(), identity(&set.namespace));
-        let Some(found) = secrets.get_opt(&secret).await.map_err(Error::Observe)? else {
+        let Some(found) = get(client, identity(&set.namespace), &secret).await? else {
             return Ok(Child::Missing);
         };
-        let mut owners = found.metadata.owner_references.iter().flatten();
-        if !owners.any(|owner| Some(&owner.uid) == set.uid.as_ref()) {
+        let owner = Owner::of(&found.metadata, "SampleSet");
+        if owner.is_none_or(|owner| Some(owner.uid) != set.uid) {
             return Ok(Child::Foreign);
         }
         let data = found.data.unwrap_or_default();
@@ -74,14 +74,18 @@ impl Accesses {
     }
 }
 
+async fn get(client: &Client, namespace: &str, name: &str) -> Result<Option<Secret>, Error> {
+    let secrets: Api<Secret> = Api::namespaced(client.clone(), namespace);
+    secrets.get_opt(name).await.map_err(Error::Observe)
+}
+
 /// The data of a Secret, if there is one.
 async fn read(
     client: &Client,
     namespace: &str,
     name: &str,
 ) -> Result<Option<BTreeMap<String, ByteString>>, Error> {
-    let secrets: Api<Secret> = Api::namespaced(client.clone(), namespace);
-    let secret = secrets.get_opt(name).await.map_err(Error::Observe)?;
+    let secret = get(client, namespace, name).await?;
     Ok(secret.map(|secret| secret.data.unwrap_or_default()))
 }
 

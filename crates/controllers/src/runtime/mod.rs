@@ -80,8 +80,8 @@ impl Servers {
         ids: &BTreeSet<String>,
         tell: &Tell,
     ) -> Result<Child<Answers>, Error> {
-        if self.is_silent(whose) {
-            // They may have got another Secret meanwhile.
+        if self.is_silent(whose) || pods.iter().any(RuntimePod::is_stuck) {
+            // Somebody may have deleted their Secret, or they got another one meanwhile.
             self.accesses.forget(whose);
         }
         Ok(match self.accesses.of(&self.client, whose, set).await? {
@@ -226,11 +226,6 @@ impl Servers {
     pub(crate) fn keep(&self, uids: &HashSet<String>) {
         self.lock().retain(|whose, _| uids.contains(whose));
         self.accesses.keep(uids);
-    }
-
-    /// The Secret of the servers may be another one by now: it is read again.
-    pub(crate) fn forget_access(&self, whose: &str) {
-        self.accesses.forget(whose);
     }
 }
 

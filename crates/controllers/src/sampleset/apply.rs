@@ -10,11 +10,11 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::{DeleteParams, DynamicObject, PostParams};
 use kube::{Api, Resource};
 use plan::names;
-use plan::sampleset::{Kind, NodeLabel, Object, Plan};
+use plan::sampleset::{Child, Kind, NodeLabel, Object, Plan};
 use serde_json::json;
 
 use super::context::Context;
-use super::target::{Target, Whose};
+use super::target::Target;
 use crate::Error;
 use crate::error::code;
 use crate::runtime::{CERTIFICATE, KEY, TOKEN};
@@ -144,12 +144,12 @@ impl Target<'_> {
         let children = self.api(object.kind);
         match children.create(&PostParams::default(), &child).await {
             Err(source) if code(&source) == Some(409) => {
-                match self.whose(object.kind).await? {
-                    Whose::Ours(_) => {}
+                match self.uid_of(object.kind).await? {
+                    Child::Ours(_) => {}
                     // The next pass says so.
-                    Whose::Foreign => self.context.concerned.tell(&self.set.metadata)(),
+                    Child::Foreign => self.context.concerned.tell(&self.set.metadata)(),
                     // It is gone by now; then the next pass makes it.
-                    Whose::Nobodys => return Err(fail(source)),
+                    Child::Missing => return Err(fail(source)),
                 }
                 Ok(())
             }
@@ -180,7 +180,7 @@ impl Target<'_> {
 
     /// Deletes a child that is ours.
     async fn delete(&self, kind: Kind) -> Result<(), Error> {
-        let Whose::Ours(uid) = self.whose(kind).await? else {
+        let Child::Ours(uid) = self.uid_of(kind).await? else {
             return Ok(());
         };
         let (name, how) = (self.name_of(kind), DeleteParams::background());

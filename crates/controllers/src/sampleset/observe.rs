@@ -13,9 +13,7 @@ use kube::api::ListParams;
 use kube::core::DeserializeGuard;
 use kube::runtime::reflector::{ObjectRef, Store};
 use kube::{Api, Resource, ResourceExt};
-use plan::sampleset::{
-    self, Child, Kind, RuntimePod, Seen, ServiceView, StatefulSetView, VolumeView, volume,
-};
+use plan::sampleset::{self, Child, Kind, Seen, ServiceView, StatefulSetView, VolumeView, volume};
 use plan::{names, paddlejob, samplejob};
 use serde::de::DeserializeOwned;
 
@@ -35,7 +33,7 @@ pub(super) async fn observe(
     let is_going = set.metadata.deletion_timestamp.is_some();
     // No watch tells when somebody else's object goes.
     for kind in context.all_foreign(on.uid) {
-        on.whose(kind).await?;
+        on.uid_of(kind).await?;
     }
     let mut seen = on.children();
     on.pods(&mut seen, now).await?;
@@ -141,10 +139,6 @@ impl Target<'_> {
     /// What the servers say, if it is known how to reach them.
     async fn servers(&self, seen: &mut Seen) -> Result<(), Error> {
         let (servers, meta) = (&self.context.servers, &self.set.metadata);
-        if seen.pods.iter().any(RuntimePod::is_stuck) {
-            // It may be for want of the servers' Secret, which somebody may have deleted.
-            servers.forget_access(self.uid);
-        }
         let asked = sampleset::asks(self.set);
         let tell = self.context.concerned.tell(meta);
         let answers = servers.ask(self.uid, meta, &seen.pods, &asked, &tell);

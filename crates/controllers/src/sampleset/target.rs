@@ -6,7 +6,7 @@ use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim, Secret
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Api;
 use kube::api::{ApiResource, DynamicObject};
-use plan::sampleset::Kind;
+use plan::sampleset::{Child, Kind};
 
 use super::context::Context;
 use crate::cache::Owner;
@@ -19,14 +19,6 @@ pub(super) struct Target<'a> {
     pub(super) namespace: &'a str,
     pub(super) name: &'a str,
     pub(super) uid: &'a str,
-}
-
-/// Whose object has the name of a child.
-pub(super) enum Whose {
-    Nobodys,
-    /// The set's, with this uid.
-    Ours(String),
-    Foreign,
 }
 
 impl<'a> Target<'a> {
@@ -54,18 +46,18 @@ impl<'a> Target<'a> {
         }
     }
 
-    /// Asks whose object has the name of a child, and remembers when it is foreign: such
-    /// a one is not watched, since it lacks our label.
-    pub(super) async fn whose(&self, kind: Kind) -> Result<Whose, Error> {
+    /// Asks for the uid of a child, and remembers when its name is another's: such an
+    /// object is not watched, since it lacks our label.
+    pub(super) async fn uid_of(&self, kind: Kind) -> Result<Child<String>, Error> {
         let found = self.api(kind).get_metadata_opt(&self.name_of(kind)).await;
-        let whose = match found.map_err(Error::Observe)?.map(|found| found.metadata) {
-            None => Whose::Nobodys,
-            Some(found) if self.owns(&found) => Whose::Ours(identity(&found.uid).to_owned()),
-            Some(_) => Whose::Foreign,
+        let child = match found.map_err(Error::Observe)?.map(|found| found.metadata) {
+            None => Child::Missing,
+            Some(found) if self.owns(&found) => Child::Ours(identity(&found.uid).to_owned()),
+            Some(_) => Child::Foreign,
         };
-        let is_foreign = matches!(whose, Whose::Foreign);
+        let is_foreign = child == Child::Foreign;
         self.context.note_foreign(self.uid, kind, is_foreign);
-        Ok(whose)
+        Ok(child)
     }
 
     /// Whether a child is the set's: cluster-wide ones carry its uid in a label.

@@ -5,6 +5,7 @@
 use std::collections::BTreeMap;
 
 use api::{Operation, Progress, SampleOrder, SyncOptions, WarmupStrategy};
+use jiff::SignedDuration;
 
 mod course;
 pub mod paths;
@@ -15,6 +16,10 @@ pub(crate) use course::percent;
 pub use course::{Course, Ending, Order, Outcome, end, follow, ids};
 pub(crate) use tasks::gone_options;
 pub use tasks::{clear, rmr, sync, warmup};
+
+/// How long it takes to look again for what no watch tells: a server that does not
+/// answer, a Secret that is missing.
+pub(crate) const LOOK_AGAIN: SignedDuration = SignedDuration::from_secs(10);
 
 /// An operation for one runtime server: `POST /v1/jobs`.
 #[derive(Clone, Debug, PartialEq)]
@@ -126,6 +131,16 @@ pub struct Credentials {
     /// The Secret with `access-key` and `secret-key` of the source, if there is
     /// one.
     pub source: Option<String>,
+}
+
+impl Credentials {
+    /// Of a source without a Secret of its own: that of the volume.
+    pub(crate) fn new(volume: String, source: Option<String>) -> Credentials {
+        Credentials {
+            source: Some(source.unwrap_or_else(|| volume.clone())),
+            volume,
+        }
+    }
 }
 
 /// What a server says of the operation with some id.

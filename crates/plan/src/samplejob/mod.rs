@@ -6,7 +6,7 @@ use api::{
     Condition, Operation, OperationStatus, SampleJob, SampleJobPhase, SampleJobStatus, SampleSet,
     labels, set_condition,
 };
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 use serde_json::Value;
 
 mod lock;
@@ -18,7 +18,7 @@ mod world;
 
 pub use world::{Rival, Run, Seen, Settings};
 
-use crate::operation::{self, Cancel, Post, State};
+use crate::operation::{self, Cancel, LOOK_AGAIN, Post, State};
 use crate::sampleset::SecretsNeeded;
 use crate::{Event, Urgency};
 
@@ -67,9 +67,6 @@ pub struct Named {
     /// Its uid.
     pub uid: String,
 }
-
-/// How long it takes to look again for what no watch reports.
-const LOOK_AGAIN: SignedDuration = SignedDuration::from_secs(10);
 
 impl Plan {
     fn wake_at(&mut self, at: Timestamp) {

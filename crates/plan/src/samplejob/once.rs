@@ -12,7 +12,7 @@ use super::turn::{self, TURN};
 use super::world::{Seen, Settings};
 use super::{Lock, Plan, lock, validity};
 use crate::operation::{self, Credentials, Done, Ending, Order, Outcome, State, Task, percent};
-use crate::sampleset::{Obstacle, is_mounted, partitions, present, source_secret};
+use crate::sampleset::{Obstacle, can_sync, is_mounted, partitions};
 use crate::{Event, names};
 
 const INVALID: &str = "InvalidSpec";
@@ -210,30 +210,12 @@ pub(super) fn credentials(job: &SampleJob, set: &SampleSet) -> Option<Credential
         .as_ref()
         .and_then(|source| source.secret_ref.as_ref());
     let source = own.or(source).and_then(|secret| secret.name.clone());
-    Some(Credentials {
-        source: Some(source.unwrap_or_else(|| volume.clone())),
-        volume,
-    })
+    Some(Credentials::new(volume, source))
 }
 
 fn sync_secrets(job: &SampleJob, set: &SampleSet, seen: &Seen) -> Result<(), Obstacle> {
-    let Some(credentials) = credentials(job, set) else {
-        return Err(Obstacle::new(
-            "VolumeMissing",
-            "the SampleSet has no volume yet",
-        ));
-    };
-    let volume = present(&credentials.volume, seen.volume_secret.as_ref())?;
-    if volume.missing(&["metaurl"]).is_some() {
-        let message = format!("the Secret {} has no metaurl", credentials.volume);
-        return Err(Obstacle::new("SecretKeyMissing", message));
-    }
-    match &credentials.source {
-        Some(source) if *source != credentials.volume => {
-            source_secret(source, seen.source_secret.as_ref())
-        }
-        _ => Ok(()),
-    }
+    let (volume, source) = (seen.volume_secret.as_ref(), seen.source_secret.as_ref());
+    can_sync(credentials(job, set), volume, source)
 }
 
 /// Follows the operation of the job, which has the lock.

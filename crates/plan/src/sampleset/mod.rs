@@ -33,7 +33,7 @@ pub use world::{
 };
 
 pub(crate) use phase::is_mounted;
-pub(crate) use validity::{Obstacle, key_of_sync, present, secret_name, source_secret, source_uri};
+pub(crate) use validity::{Obstacle, can_sync, key_of_sync, secret_name, source_uri};
 
 use conditions::{ACCEPTED, Say};
 use work::{Due, Work};

@@ -111,20 +111,9 @@ fn wait(plan: &mut Plan, work: &Work<'_>, obstacle: &Obstacle) {
 
 /// Whether the keys of a copy are there.
 fn sync_secrets(plan: &Plan, work: &Work<'_>) -> Result<(), Obstacle> {
-    let Some(credentials) = work.credentials(plan) else {
-        return Err(Obstacle::new("VolumeMissing", "there is no volume yet"));
-    };
-    let volume = validity::present(&credentials.volume, work.seen.volume_secret.as_ref())?;
-    if let Some(key) = volume.missing(&["metaurl"]) {
-        let message = format!("the Secret {} has no {key}", credentials.volume);
-        return Err(Obstacle::new("SecretKeyMissing", message));
-    }
-    match credentials.source {
-        Some(source) if source != credentials.volume => {
-            validity::source_secret(&source, work.seen.source_secret.as_ref())
-        }
-        _ => Ok(()),
-    }
+    let seen = work.seen;
+    let (volume, source) = (seen.volume_secret.as_ref(), seen.source_secret.as_ref());
+    validity::can_sync(work.credentials(plan), volume, source)
 }
 
 fn take(plan: &mut Plan, work: &Work<'_>, type_: Operation, key: Option<String>) {

@@ -5,7 +5,7 @@ use api::{SampleSet, SecretReference, SyncOptions};
 use super::world::{SecretSeen, Seen, VolumeSecret};
 use super::{Settings, volume};
 use crate::fingerprint;
-use crate::operation::{self, SyncTask, WarmupTask, paths};
+use crate::operation::{self, Credentials, SyncTask, WarmupTask, paths};
 
 /// Something that keeps the set from going on.
 #[derive(Clone, Debug, PartialEq)]
@@ -201,9 +201,29 @@ pub(crate) fn present<'a>(
     }
 }
 
+/// Whether the keys of a copy are there, of the volume and of the source.
+pub(crate) fn can_sync(
+    credentials: Option<Credentials>,
+    volume: Option<&SecretSeen>,
+    source: Option<&SecretSeen>,
+) -> Result<(), Obstacle> {
+    let Some(credentials) = credentials else {
+        return Err(Obstacle::new("VolumeMissing", "there is no volume yet"));
+    };
+    let secret = present(&credentials.volume, volume)?;
+    if let Some(key) = secret.missing(&["metaurl"]) {
+        let message = format!("the Secret {} has no {key}", credentials.volume);
+        return Err(Obstacle::new("SecretKeyMissing", message));
+    }
+    match credentials.source {
+        Some(name) if name != credentials.volume => source_secret(&name, source),
+        _ => Ok(()),
+    }
+}
+
 /// Whether the Secret of a source is there and has both keys, or none: some
 /// sources are public.
-pub(crate) fn source_secret(name: &str, seen: Option<&SecretSeen>) -> Result<(), Obstacle> {
+fn source_secret(name: &str, seen: Option<&SecretSeen>) -> Result<(), Obstacle> {
     let secret = present(name, seen)?;
     let keys = ["access-key", "secret-key"];
     match secret.missing(&keys) {

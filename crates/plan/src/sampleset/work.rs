@@ -5,13 +5,10 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::world::{Seen, Settings};
 use super::{Plan, validity};
-use crate::operation::{self, Credentials, Ending, SyncTask, WarmupTask};
+use crate::operation::{self, Credentials, Ending, LOOK_AGAIN, SyncTask, WarmupTask};
 use crate::{fingerprint, names};
 
-/// How long it takes to look again at a server that does not answer, or for a
-/// Secret that is missing.
-const LOOK_AGAIN: SignedDuration = SignedDuration::from_secs(10);
-/// The same for what keeps a user waiting: why a pod does not start, and the jobs
+/// As [`LOOK_AGAIN`], for what keeps a user waiting: why a pod does not start, and the jobs
 /// that a set which is to go waits for.
 const LOOK_SOON: SignedDuration = SignedDuration::from_secs(3);
 
@@ -133,10 +130,7 @@ impl<'a> Work<'a> {
         let volume = plan.status.volume.as_ref()?.secret.clone();
         let source = self.set.spec.source.as_ref()?.secret_ref.as_ref();
         let source = source.and_then(|source| source.name.clone());
-        Some(Credentials {
-            source: Some(source.unwrap_or_else(|| volume.clone())),
-            volume,
-        })
+        Some(Credentials::new(volume, source))
     }
 }
 
