@@ -104,8 +104,19 @@ impl Jobs {
         (Jobs { inner, changed }, interrupted)
     }
 
-    /// Accepts a job: it is on disk when this returns.
+    /// Accepts a job: it is on disk when this returns. It may begin before, because a disk
+    /// that has just taken much data is slow to say that it has it.
     pub(crate) fn post(&self, new: NewJob) -> io::Result<Posted> {
+        let id = new.id.clone();
+        let posted = self.accept(new)?;
+        if matches!(posted, Posted::New(_)) {
+            let store = self.lock().store.clone();
+            store.secure(&id)?;
+        }
+        Ok(posted)
+    }
+
+    fn accept(&self, new: NewJob) -> io::Result<Posted> {
         let mut inner = self.lock();
         if let Some(entry) = inner.entry(&new.id) {
             let record = &entry.record;
@@ -134,7 +145,7 @@ impl Jobs {
             task: new.task,
             progress: Progress::default(),
         };
-        inner.store.save(&record)?;
+        inner.store.note(&record)?;
         inner.push(record, new.credentials, false);
         self.tell(&inner);
         Ok(inner.job(&new.id).map_or(Posted::Full, Posted::New))

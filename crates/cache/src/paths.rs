@@ -1,5 +1,6 @@
 //! Paths that stay in the data.
 
+use std::ffi::OsStr;
 use std::io;
 use std::path::{Component, Path, PathBuf};
 
@@ -71,11 +72,21 @@ pub(crate) fn find(root: &Path, path: &str) -> Result<Option<PathBuf>, Error> {
     if !parent.starts_with(&root) {
         return Err(bad(path, "leads out of the data by a link"));
     }
-    let real = parent.join(name);
-    match real.symlink_metadata() {
-        Ok(_) => Ok(Some(real)),
+    match is_listed(&parent, name) {
+        Ok(true) => Ok(Some(parent.join(name))),
+        Ok(false) => Ok(None),
         Err(error) => unread(error),
     }
+}
+
+/// Whether a folder has an entry. To look at it alone may find what has been removed by
+/// another node: the mount believes names for long, but never lists from memory.
+fn is_listed(folder: &Path, name: &OsStr) -> io::Result<bool> {
+    let mut entries = folder.read_dir()?;
+    entries.try_fold(
+        false,
+        |found, entry| Ok(found || entry?.file_name() == name),
+    )
 }
 
 #[cfg(test)]

@@ -24,7 +24,7 @@ pub(crate) struct Record {
 }
 
 /// The directory of the jobs.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Store {
     dir: PathBuf,
 }
@@ -52,7 +52,12 @@ impl Store {
     /// Writes a job down; when this returns, it survives.
     pub(crate) fn save(&self, record: &Record) -> io::Result<()> {
         self.note(record)?;
-        File::open(self.path(&record.id))?.sync_all()?;
+        self.secure(&record.id)
+    }
+
+    /// What was noted of a job survives when this returns.
+    pub(crate) fn secure(&self, id: &str) -> io::Result<()> {
+        File::open(self.path(id))?.sync_all()?;
         File::open(&self.dir)?.sync_all()
     }
 

@@ -205,6 +205,7 @@ impl Juicefs {
         command
             .args(mount.arguments())
             .envs(password)
+            .env("GOMAXPROCS", half_of_the_cores().to_string())
             .stderr(File::create(mount.log)?)
             // Ctrl-C in the terminal of this process is not meant for it.
             .process_group(0);
@@ -223,6 +224,12 @@ impl Juicefs {
             }
         }
     }
+}
+
+/// The others are for those who read: on two cores, the Go runtime would else take more time
+/// from them by looking for work than by doing it.
+fn half_of_the_cores() -> usize {
+    std::thread::available_parallelism().map_or(1, |cores| cores.get().div_ceil(2))
 }
 
 #[cfg(test)]

@@ -14,10 +14,10 @@ pub struct JuiceFsMountOptions {
     /// Seconds for which file attributes are cached. Default 3600.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub attr_cache: Option<i64>,
-    /// Seconds for which file entries are cached. Default 1.
+    /// Seconds for which file entries are cached. Default 3600.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub entry_cache: Option<i64>,
-    /// Seconds for which directory entries are cached. Default 1.
+    /// Seconds for which directory entries are cached. Default 3600.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dir_entry_cache: Option<i64>,
     /// Enables extended attributes.

@@ -23,7 +23,8 @@ pub(super) struct Selection {
     pub(super) others: Vec<PathBuf>,
 }
 
-/// Chooses the files of a partition. It reads directories, and no file but a list.
+/// Chooses the files of a partition. It lists every folder, so that the mount learns what a
+/// sync has put in the place of what it knew, and reads no file but a list.
 pub(super) fn select(root: &Path, order: &Warmup) -> Result<Selection, Error> {
     let tops = order.paths.iter().map(|path| {
         let path = paths::relative(path)?;
@@ -35,6 +36,10 @@ pub(super) fn select(root: &Path, order: &Warmup) -> Result<Selection, Error> {
     });
     let tops = tops.collect::<Result<Vec<PathBuf>, Error>>()?;
     let list = order.file.as_deref().map(paths::relative).transpose()?;
+    if list.is_some() || !tops.is_empty() {
+        // The mount believes for long what it knows of a name, unless its folder is listed.
+        enumerate(root, &sampler::Order::All, &[])?;
+    }
     let files = enumerate(root, &what_counts(order, list.clone())?, &tops)?;
     let listing = Listing {
         files: files.len() as u64,

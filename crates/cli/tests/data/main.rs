@@ -11,6 +11,7 @@
 )]
 
 mod bed;
+mod changes;
 mod full;
 mod guides;
 mod input;

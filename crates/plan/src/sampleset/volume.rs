@@ -15,10 +15,11 @@ pub const CSI_DRIVER: &str = "csi.juicefs.com";
 /// As good as no bound, in MiB: what the disk leaves free is the bound.
 const NO_BOUND: i64 = 1 << 30;
 
-/// Seconds for which a mount believes what it knows of a file, once found by its name,
-/// without asking the metadata server. Training data is read far more often than it is
-/// changed, and its files are small: to ask takes as long as to read. A sync never changes
-/// a file but puts another in its place, which is found at once.
+/// Seconds for which a mount believes what it knows of a file and of its name without asking
+/// the metadata server. Training data is read far more often than it is changed, and its
+/// files are small: to ask takes as long as to read. A sync never changes a file but puts
+/// another in its place, which the warmup after it finds on every node, because it lists
+/// all folders first.
 const FILES_KNOWN_FOR: i64 = 3600;
 
 /// The memory limit that the CSI driver gives its mount pods, in MiB.
@@ -104,8 +105,8 @@ pub fn mount_options(set: &SampleSet) -> Vec<String> {
         ),
         text("metrics", options.metrics.as_deref()),
         of_files("attr-cache", options.attr_cache),
-        number("entry-cache", options.entry_cache),
-        number("dir-entry-cache", options.dir_entry_cache),
+        of_files("entry-cache", options.entry_cache),
+        of_files("dir-entry-cache", options.dir_entry_cache),
         flag("enable-xattr", options.enable_xattr),
         number("get-timeout", options.get_timeout),
         number("put-timeout", options.put_timeout),

@@ -1,0 +1,78 @@
+//! Data that changes while workers have it mounted.
+
+use std::path::Path;
+
+use api::{PaddleJob, PaddleJobStatus, Phase, SampleJobPhase, SampleSetPhase, SampleSetStatus};
+use serde_json::json;
+
+use crate::bed::{Bed, NAMESPACE, fill};
+
+/// Two states of the same data set.
+fn folders(bucket: &Path) {
+    fill(&bucket.join("first/train"), 20, 1000);
+    fill(&bucket.join("second/train"), 20, 1001);
+}
+
+/// What each of two workers finds: the number of files, and their sizes.
+async fn found(bed: &Bed) -> [String; 2] {
+    let look = "cd /mnt/data && ls train | wc -l && cat train/* | wc -c";
+    let pods = bed.pods();
+    let mut found = [const { String::new() }; 2];
+    for (worker, found) in found.iter_mut().enumerate() {
+        let name = format!("reader-worker-{worker}");
+        let (said, succeeded) = pods.exec(&name, &["sh", "-c", look]).await;
+        assert!(succeeded, "{said}");
+        *found = said.split_whitespace().collect::<Vec<_>>().join(" ");
+    }
+    found
+}
+
+#[tokio::test]
+async fn workers_on_every_node_find_what_a_sync_has_replaced() {
+    let bed = Bed::start(2, folders).await;
+    bed.create_ready_set("data", "first", 2).await;
+    bed.create(json!({
+        "apiVersion": "batch.paddlepaddle.org/v1",
+        "kind": "PaddleJob",
+        "metadata": {"name": "reader", "namespace": NAMESPACE},
+        "spec": {
+            "sampleSetRef": {"name": "data", "mountPath": "/mnt/data"},
+            "worker": {"replicas": 2, "template": {"spec": {"containers": [
+                {"name": "paddle", "image": "any", "command": ["sleep", "infinity"]},
+            ]}}},
+        },
+    }))
+    .await;
+    let runs = |status: &PaddleJobStatus| status.phase == Some(Phase::Running);
+    bed.status::<PaddleJob>("reader", "Running", runs).await;
+    assert_eq!(found(&bed).await, ["20 20000"; 2]);
+
+    // The folder is made anew by one server; the other node is not told.
+    let removes = json!({"type": "rmr", "sampleSetRef": {"name": "data"},
+        "rmrOptions": {"paths": ["train"]}});
+    for (name, job) in [
+        ("replace", sync(&bed, "second")),
+        ("remove", removes),
+        ("restore", sync(&bed, "first")),
+    ] {
+        bed.create_job(name, job).await;
+        bed.job_is(name, SampleJobPhase::Succeeded).await;
+        let is_done = |status: &SampleSetStatus| {
+            status.phase == Some(SampleSetPhase::Ready) && status.operation.is_none()
+        };
+        bed.set("data", "Ready again", is_done).await;
+        match name {
+            "replace" => assert_eq!(found(&bed).await, ["20 20020"; 2]),
+            "restore" => assert_eq!(found(&bed).await, ["20 20000"; 2]),
+            _ => {}
+        }
+    }
+    bed.delete::<PaddleJob>("reader").await;
+    bed.gone::<PaddleJob>("reader").await;
+    bed.end().await;
+}
+
+fn sync(bed: &Bed, folder: &str) -> serde_json::Value {
+    json!({"type": "sync", "sampleSetRef": {"name": "data"},
+        "syncOptions": {"source": bed.s3.folder(folder)}})
+}
