@@ -220,7 +220,8 @@ pub fn persistent_volume(set: &SampleSet, secret: &str) -> Value {
             "csi": {
                 "driver": CSI_DRIVER,
                 "fsType": "juicefs",
-                "volumeHandle": volume,
+                // The driver makes it the hostname of a pod: one label without dots.
+                "volumeHandle": set.metadata.uid,
                 "volumeAttributes": attributes,
                 "nodePublishSecretRef": {"name": secret, "namespace": namespace},
             },
