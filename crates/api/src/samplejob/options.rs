@@ -52,10 +52,11 @@ pub struct SyncOptions {
     /// Limit of the bandwidth in Mbps. Default 0, no limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bwlimit: Option<i64>,
-    /// Also copies files that are there already and older.
+    /// Copies files that are there already when they are older than in the source; by default,
+    /// when their size differs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub update: Option<bool>,
-    /// Also copies files that are there already.
+    /// Copies every file again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub force_update: Option<bool>,
     /// Keeps permissions.

@@ -1,6 +1,8 @@
 //! Data that changes while workers have it mounted.
 
+use std::fs::{self, File};
 use std::path::Path;
+use std::time::{Duration, SystemTime};
 
 use api::{PaddleJob, PaddleJobStatus, Phase, SampleJobPhase, SampleSetPhase, SampleSetStatus};
 use serde_json::json;
@@ -75,4 +77,35 @@ async fn workers_on_every_node_find_what_a_sync_has_replaced() {
 fn sync(bed: &Bed, folder: &str) -> serde_json::Value {
     json!({"type": "sync", "sampleSetRef": {"name": "data"},
         "syncOptions": {"source": bed.s3.folder(folder)}})
+}
+
+#[tokio::test]
+async fn a_folder_is_waited_for_and_copied_again() {
+    let bed = Bed::start(1, |_| ()).await;
+    let parent = tempfile::tempdir().unwrap();
+    let folder = parent.path().join("data");
+    let spec = json!({"source": {"uri": format!("file://{}", folder.display())}});
+    bed.create_set("data", spec).await;
+    let missing = format!("hostPath {folder:?}: No such file or directory");
+    bed.set_says("data", &missing).await;
+    assert!(!folder.exists(), "it is not for us to make it");
+    fs::create_dir(&folder).unwrap();
+    fs::write(folder.join("a"), "one").unwrap();
+    bed.set_is("data", SampleSetPhase::Ready).await;
+
+    fs::write(folder.join("a"), "two").unwrap();
+    let later = SystemTime::now() + Duration::from_secs(10);
+    let file = File::options().write(true).open(folder.join("a")).unwrap();
+    file.set_modified(later).unwrap();
+    let update = json!({"type": "sync", "sampleSetRef": {"name": "data"},
+        "syncOptions": {"update": true}});
+    bed.create_job("again", update).await;
+    let status = bed.job_is("again", SampleJobPhase::Succeeded).await;
+    assert_eq!(status.message.unwrap(), "1 files of the source are there");
+    let is_warm = |status: &SampleSetStatus| status.operation.is_none();
+    bed.set("data", "warm again", is_warm).await;
+    let read = ["cat", "/mnt/data/a"];
+    let (read, _) = bed.pods().exec("data-runtime-0", &read).await;
+    assert_eq!(read, "two");
+    bed.end().await;
 }

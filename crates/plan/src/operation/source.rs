@@ -47,7 +47,10 @@ pub fn sqlite_folder(metaurl: &str) -> Option<String> {
 /// Reads an address, or says what is wrong with it: `field` begins the sentence.
 /// An address that holds a key is never repeated.
 pub fn read(field: &str, uri: &str, allow_local_paths: bool) -> Result<Source, String> {
-    let shape = "NAME://BUCKET[.ENDPOINT][/PREFIX]";
+    let shape = match allow_local_paths {
+        true => "NAME://BUCKET[.ENDPOINT][/PREFIX], or file:///FOLDER for a folder of the machine",
+        false => "NAME://BUCKET[.ENDPOINT][/PREFIX]",
+    };
     let Some((scheme, rest)) = uri.split_once("://") else {
         // Without a scheme it can't be told what of it is a key.
         return Err(format!("{field} has no scheme; write it as {shape}"));
@@ -76,8 +79,9 @@ pub fn read(field: &str, uri: &str, allow_local_paths: bool) -> Result<Source, S
     }
     if !BY_ENVIRONMENT.contains(&scheme) {
         let known = BY_ENVIRONMENT.join(", ");
+        let local = if allow_local_paths { ", file" } else { "" };
         return Err(format!(
-            "{field} is {uri:?}, and there is no scheme {scheme:?}; use one of {known}"
+            "{field} is {uri:?}, and there is no scheme {scheme:?}; use one of {known}{local}"
         ));
     }
     if authority.is_empty() {

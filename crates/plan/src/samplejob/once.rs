@@ -337,7 +337,7 @@ fn succeed(
     let cached = percent(Some(sum(|done| done.cached_bytes)), Some(bytes)).unwrap_or(100);
     let message = match type_ {
         Operation::Sync if validity::is_dry(job) => format!("{files} files would be copied"),
-        Operation::Sync => format!("{files} files were copied"),
+        Operation::Sync => format!("{files} files of the source are there"),
         Operation::Warmup => format!("{cached}% of {files} files are cached"),
         Operation::Clear => "what was cached is dropped".to_owned(),
         Operation::Rmr => "the paths are removed".to_owned(),

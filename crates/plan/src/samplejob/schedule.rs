@@ -54,6 +54,7 @@ pub(super) fn plan(
     let (calendar, next) = match calendar {
         Ok(good) => good,
         Err(fault) => {
+            plan.status.phase = Some(SampleJobPhase::Pending);
             plan.status.cron_job_status = Some(cron);
             return tell(plan, job, false, "InvalidSpec", &fault, now);
         }

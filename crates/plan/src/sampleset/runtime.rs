@@ -99,7 +99,7 @@ pub fn stateful_set(
             "serviceName": names::runtime_service(name),
             "template": {
                 "metadata": {"labels": labels},
-                "spec": pod(set, settings, outermost(local)),
+                "spec": pod(set, settings, outermost(local), source_path),
             },
         },
     });
@@ -154,7 +154,7 @@ fn outermost<'a>(paths: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
     outer
 }
 
-fn pod(set: &SampleSet, settings: &Settings, local: Vec<&str>) -> Value {
+fn pod(set: &SampleSet, settings: &Settings, local: Vec<&str>, source: Option<&str>) -> Value {
     let name = set.metadata.name.as_deref().unwrap_or_default();
     let mut args = vec![
         "runtime".to_owned(),
@@ -186,10 +186,12 @@ fn pod(set: &SampleSet, settings: &Settings, local: Vec<&str>) -> Value {
         .filter(|path| !dirs.iter().any(|dir| dir == path));
     for (at, path) in caches.chain(local).enumerate() {
         let volume = format!("host-{at}");
-        volumes.push(json!({
-            "name": volume,
-            "hostPath": {"path": path, "type": "DirectoryOrCreate"},
-        }));
+        // A source that is made here would be an empty one: it is waited for.
+        let type_ = match source == Some(path) {
+            true => "Directory",
+            false => "DirectoryOrCreate",
+        };
+        volumes.push(json!({"name": volume, "hostPath": {"path": path, "type": type_}}));
         mounts.push(json!({"name": volume, "mountPath": path}));
     }
     let resources = set
