@@ -82,11 +82,12 @@ pub(crate) fn find(root: &Path, path: &str) -> Result<Option<PathBuf>, Error> {
 /// Whether a folder has an entry. To look at it alone may find what has been removed by
 /// another node: the mount believes names for long, but never lists from memory.
 fn is_listed(folder: &Path, name: &OsStr) -> io::Result<bool> {
-    let mut entries = folder.read_dir()?;
-    entries.try_fold(
-        false,
-        |found, entry| Ok(found || entry?.file_name() == name),
-    )
+    for entry in folder.read_dir()? {
+        if entry?.file_name() == name {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 #[cfg(test)]

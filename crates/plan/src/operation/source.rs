@@ -47,13 +47,17 @@ pub fn sqlite_folder(metaurl: &str) -> Option<String> {
 /// Reads an address, or says what is wrong with it: `field` begins the sentence.
 /// An address that holds a key is never repeated.
 pub fn read(field: &str, uri: &str, allow_local_paths: bool) -> Result<Source, String> {
-    let shape = match allow_local_paths {
-        true => "NAME://BUCKET[.ENDPOINT][/PREFIX], or file:///FOLDER for a folder of the machine",
-        false => "NAME://BUCKET[.ENDPOINT][/PREFIX]",
+    let shape = "NAME://BUCKET[.ENDPOINT][/PREFIX]";
+    let or_folder = if allow_local_paths {
+        ", or file:///FOLDER for a folder of the machine"
+    } else {
+        ""
     };
     let Some((scheme, rest)) = uri.split_once("://") else {
         // Without a scheme it can't be told what of it is a key.
-        return Err(format!("{field} has no scheme; write it as {shape}"));
+        return Err(format!(
+            "{field} has no scheme; write it as {shape}{or_folder}"
+        ));
     };
     let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
     // A key may itself hold a slash: AKIA:a/b@bucket.
@@ -79,14 +83,13 @@ pub fn read(field: &str, uri: &str, allow_local_paths: bool) -> Result<Source, S
     }
     if !BY_ENVIRONMENT.contains(&scheme) {
         let known = BY_ENVIRONMENT.join(", ");
-        let local = if allow_local_paths { ", file" } else { "" };
         return Err(format!(
-            "{field} is {uri:?}, and there is no scheme {scheme:?}; use one of {known}{local}"
+            "{field} is {uri:?}, and there is no scheme {scheme:?}; use one of {known}{or_folder}"
         ));
     }
     if authority.is_empty() {
         return Err(format!(
-            "{field} is {uri:?}, which names no bucket; write it as {shape}"
+            "{field} is {uri:?}, which names no bucket; write it as {shape}{or_folder}"
         ));
     }
     Ok(Source {

@@ -201,6 +201,7 @@ fn a_schedule_that_can_not_be_read_says_how_to_write_it() {
         let stage = on("2026-11-16T08:00:00Z", job);
         let (reason, message) = stage.job_told("nightly", "Scheduled");
         assert_eq!(reason, "InvalidSpec");
+        assert_eq!(stage.job_phase("nightly"), Some(SampleJobPhase::Pending));
         assert!(message.contains(says), "{schedule}: {message}");
     }
 }
