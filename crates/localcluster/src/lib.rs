@@ -9,7 +9,6 @@ pub mod control;
 mod events;
 pub mod node;
 mod process;
-mod quantity;
 pub mod rootless;
 pub mod shim;
 mod tools;

@@ -4,8 +4,6 @@ use std::collections::BTreeMap;
 
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 
-use crate::quantity::thousandths;
-
 /// Amounts by resource, in thousandths.
 pub(crate) type Amounts = BTreeMap<String, i128>;
 
@@ -13,7 +11,13 @@ pub(crate) type Amounts = BTreeMap<String, i128>;
 pub(crate) fn amounts(quantities: Option<&BTreeMap<String, Quantity>>) -> Amounts {
     let quantities = quantities.into_iter().flatten();
     quantities
-        .map(|(name, quantity)| (name.clone(), thousandths(&quantity.0).unwrap_or(0)))
+        .map(|(name, quantity)| {
+            let amount = quantity::Quantity::parse(&quantity.0);
+            (
+                name.clone(),
+                amount.map_or(0, quantity::Quantity::thousandths),
+            )
+        })
         .collect()
 }
 

@@ -9,7 +9,7 @@ use kube::Client;
 
 use super::given::Given;
 use super::lifecycle::{Trouble, containers};
-use crate::quantity::Quantity;
+use quantity::Quantity;
 
 /// Where programs are looked for, if the image does not say.
 const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";

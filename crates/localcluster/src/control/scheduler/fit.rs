@@ -60,12 +60,8 @@ pub(super) fn obstacles(
     if !pod.wishes.admit(room.name, &node.labels) {
         return lasting("node(s) didn't match Pod's node affinity/selector");
     }
-    let taken = || room.pods.iter().flat_map(|(_, other)| &other.ports);
-    if pod
-        .ports
-        .iter()
-        .any(|port| taken().any(|taken| taken.collides(port)))
-    {
+    let mut ports = pod.ports.iter();
+    if ports.any(|port| world.is_taken(room, port)) {
         return passing("node(s) didn't have free ports for the requested pod ports");
     }
     let short = shortages(room, pod);

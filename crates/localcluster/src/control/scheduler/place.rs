@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::affinity::{Term, term_selects};
 use super::fit::{Reason, is_tolerated, obstacles};
-use super::view::{ClaimView, Labels, NodeView, PodView, VolumeView};
+use super::view::{ClaimView, HostPort, Labels, NodeView, PodView, VolumeView};
 use crate::control::amounts::{Amounts, add};
 use crate::control::mirror::Key;
 
@@ -231,6 +231,17 @@ impl<'a> World<'a> {
         });
         let disliked = i64::try_from(taints.count()).unwrap_or(i64::MAX);
         liked.map(|weight| i64::from(*weight)).sum::<i64>() - disliked
+    }
+
+    /// Whether a pod has a port of the node, or of the machine that all nodes are.
+    pub(super) fn is_taken(&self, room: &Room<'_>, port: &HostPort) -> bool {
+        self.rooms.values().any(|other| {
+            let mut taken = other.pods.iter().flat_map(|(_, pod)| &pod.ports);
+            taken.any(|taken| {
+                let is_near = other.name == room.name || (taken.is_machines && port.is_machines);
+                is_near && taken.collides(port)
+            })
+        })
     }
 
     /// The volume that a claim is bound to.

@@ -42,9 +42,12 @@ pub(super) struct HostPort {
     address: String,
     protocol: String,
     port: i32,
+    /// Its pod is on the network of the machine, which all nodes share.
+    pub(super) is_machines: bool,
 }
 
 impl HostPort {
+    /// Whether two pods can't have both on one node.
     pub(super) fn collides(&self, other: &HostPort) -> bool {
         let any = |port: &HostPort| port.address == "0.0.0.0";
         (self.port, &self.protocol) == (other.port, &other.protocol)
@@ -120,9 +123,13 @@ fn ports(spec: &PodSpec) -> Vec<HostPort> {
         .containers
         .iter()
         .flat_map(|container| container.ports.iter().flatten());
+    let is_machines = spec.host_network == Some(true);
     let ports = ports.filter_map(|port| {
+        // As Kubernetes has it: on the network of its node, a container's port is the node's.
+        let own = is_machines.then_some(port.container_port);
         Some(HostPort {
-            port: port.host_port.filter(|port| *port > 0)?,
+            is_machines,
+            port: port.host_port.or(own).filter(|port| *port > 0)?,
             protocol: port.protocol.clone().unwrap_or_else(|| "TCP".to_owned()),
             address: { port.host_ip.clone() }
                 .filter(|address| !address.is_empty())

@@ -11,7 +11,7 @@ use kube::core::{Selector, SelectorExt};
 use kube::{Resource, ResourceExt};
 
 use crate::control::mirror::Key;
-use crate::quantity::thousandths;
+use quantity::Quantity;
 
 /// Kept on a claim until no pod uses it.
 const CLAIM_IN_USE: &str = "kubernetes.io/pvc-protection";
@@ -214,7 +214,8 @@ fn size(
 ) -> i128 {
     let storage = amounts.and_then(|amounts| amounts.get("storage"));
     storage
-        .and_then(|storage| thousandths(&storage.0))
+        .and_then(|storage| Quantity::parse(&storage.0))
+        .map(Quantity::thousandths)
         .unwrap_or(0)
 }
 

@@ -320,6 +320,30 @@ fn ports_of_a_node_are_taken_once() {
     }
 }
 
+/// Nodes are names on one machine: what is on its network is on the network of all.
+#[test]
+fn ports_of_the_machine_are_taken_once_for_all_nodes() {
+    let pod = |host_network: bool, port: Value| json!({"hostNetwork": host_network, "containers": [{"name": "c", "ports": [port]}]});
+    let host = |port: u16| pod(true, json!({"containerPort": port, "hostPort": port}));
+    let full = "0/2 nodes are available: 2 node(s) didn't have free ports for the requested pod \
+        ports. preemption: 0/2 nodes are available: 2 No preemption victims found for incoming pod.";
+    for (other, outcome) in [
+        (host(80), full),
+        // Whoever writes nothing of the node's port takes it all the same.
+        (pod(true, json!({"containerPort": 80})), full),
+        (host(81), "n-1"),
+        // Without the network of the machine, the port is only that node's.
+        (
+            pod(false, json!({"containerPort": 80, "hostPort": 80})),
+            "n-1",
+        ),
+        (pod(false, json!({"containerPort": 80})), "n-1"),
+    ] {
+        let given = Given::pods(&[("a", on("n-0", host(80))), ("b", other.clone())]);
+        assert_eq!(given.outcome(), outcome, "{other}");
+    }
+}
+
 #[test]
 fn some_are_not_placed() {
     let gated = json!({"schedulingGates": [{"name": "g"}]});
