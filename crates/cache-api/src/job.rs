@@ -32,6 +32,8 @@ pub enum Task {
     Clear(Clear),
     /// Drops what is cached of some paths, then removes them from the volume.
     Rmr(Rmr),
+    /// Counts this node's share again, because data was removed by another server.
+    Recount,
 }
 
 impl Task {
@@ -42,6 +44,7 @@ impl Task {
             Task::Warmup(_) => "warmup",
             Task::Clear(_) => "clear",
             Task::Rmr(_) => "rmr",
+            Task::Recount => "recount",
         }
     }
 }
@@ -162,7 +165,7 @@ pub struct Rmr {
 pub struct Job {
     /// The id that the caller chose.
     pub id: String,
-    /// sync, warmup, clear or rmr.
+    /// sync, warmup, clear, rmr or recount.
     #[serde(rename = "type")]
     pub type_: String,
     /// The uid of the object that it is done for.

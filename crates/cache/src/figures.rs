@@ -79,6 +79,17 @@ impl Figures {
         true
     }
 
+    /// Reads the counters once, so that nobody is told that nothing is cached before they
+    /// are sampled, which may take as long as the metadata.
+    pub(crate) async fn begin(&self, mount: &MountPoint, dirs: &[PathBuf]) {
+        let (mount, dirs) = (mount.clone(), dirs.to_vec());
+        let reading = tokio::task::spawn_blocking(move || (mount.stats(), disk(&dirs)));
+        // One that can't be read is told of by whoever samples.
+        if let Ok(Ok((Ok(stats), disk))) = tokio::time::timeout(PATIENCE, reading).await {
+            self.update(|cache| take(cache, Ok(stats), disk));
+        }
+    }
+
     /// Samples for ever.
     pub(crate) async fn sample(&self, mount: MountPoint, dirs: Vec<PathBuf>) {
         loop {

@@ -10,6 +10,10 @@ use juicefs::Error;
 /// What JuiceFS shows at the root of a mount beside the data.
 const VIRTUAL: [&str; 5] = [".accesslog", ".config", ".control", ".stats", ".trash"];
 
+/// So many names tell what a folder has, of so many that are looked at.
+const SHOWN: usize = 5;
+const LOOKED_AT: usize = 1000;
+
 /// A path from the root of the data; empty for the root itself.
 pub(crate) fn relative(path: &str) -> Result<PathBuf, Error> {
     let bad = |fault: &str| {
@@ -38,12 +42,38 @@ pub(crate) fn relative(path: &str) -> Result<PathBuf, Error> {
 /// Where a path of the data is on this machine. No link on the way leads out of
 /// the data; the last name itself may be one.
 pub(crate) fn existing(root: &Path, path: &str) -> Result<PathBuf, Error> {
-    find(root, path)?.ok_or_else(|| missing(path))
+    find(root, path)?.ok_or_else(|| missing(root, path))
 }
 
-/// There is nothing at a path.
-pub(crate) fn missing(path: &str) -> Error {
-    bad(path, "is not there")
+/// There is nothing at a path: tells what there is, in the last folder on the way that is
+/// there.
+pub(crate) fn missing(root: &Path, path: &str) -> Error {
+    let plain = relative(path).unwrap_or_default();
+    let mut folders = plain.ancestors().skip(1);
+    let found = folders.find_map(|folder| Some((folder, names(&root.join(folder)).ok()?)));
+    let fault = match found {
+        Some((folder, names)) if folder.as_os_str().is_empty() => {
+            format!("is not there, the data has {names}")
+        }
+        Some((folder, names)) => format!("is not there, {folder:?} has {names}"),
+        None => "is not there".to_owned(),
+    };
+    bad(path, &fault)
+}
+
+/// Some of what is in a folder.
+fn names(folder: &Path) -> io::Result<String> {
+    let names = folder.read_dir()?.take(LOOKED_AT);
+    let names = names.map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned()));
+    let mut names = names.collect::<io::Result<Vec<String>>>()?;
+    names.retain(|name| !VIRTUAL.contains(&name.as_str()) && !name.contains('\n'));
+    names.sort();
+    let more = if names.len() > SHOWN { " and more" } else { "" };
+    names.truncate(SHOWN);
+    Ok(match names.as_slice() {
+        [] => "nothing".to_owned(),
+        names => format!("{}{more}", names.join(", ")),
+    })
 }
 
 fn bad(path: &str, fault: &str) -> Error {

@@ -151,6 +151,7 @@ impl Server {
             interrupted,
         ));
         tasks.spawn(async move { jobs.expire().await });
+        context.figures.begin(&context.mount, &cache_dirs).await;
         let (figures, mount) = (context.figures.clone(), context.mount.clone());
         tasks.spawn(async move { figures.sample(mount, cache_dirs).await });
         tasks.spawn(async move { count_first(&context).await });

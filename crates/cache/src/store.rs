@@ -69,15 +69,20 @@ impl Store {
 
     /// Forgets a job.
     pub(crate) fn remove(&self, id: &str) -> io::Result<()> {
-        match fs::remove_file(self.path(id)) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-            _ => Ok(()),
-        }
+        remove(&self.path(id))
     }
 
     /// Ids are checked before: they name no other directory.
     fn path(&self, id: &str) -> PathBuf {
         self.dir.join(format!("{id}.json"))
+    }
+}
+
+/// Removes a file, if there is one.
+pub(crate) fn remove(file: &Path) -> io::Result<()> {
+    match fs::remove_file(file) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
     }
 }
 

@@ -54,10 +54,14 @@ async fn run(jobs: &Jobs, context: &Context, turn: &Turn) -> JobState {
 }
 
 async fn clean_up(context: &Context, task: &Task) {
-    if let Task::Sync(order) = task {
-        let (root, destination) = (context.root().to_owned(), order.destination.clone());
-        let sweeping = tokio::task::spawn_blocking(move || sweep(&root, &destination));
-        // It fails only when this process ends.
-        let _ = sweeping.await;
+    match task {
+        Task::Sync(order) => {
+            let (root, destination) = (context.root().to_owned(), order.destination.clone());
+            let sweeping = tokio::task::spawn_blocking(move || sweep(&root, &destination));
+            // It fails only when this process ends.
+            let _ = sweeping.await;
+        }
+        Task::Rmr(_) => context.recount().await,
+        Task::Warmup(_) | Task::Clear(_) | Task::Recount => {}
     }
 }

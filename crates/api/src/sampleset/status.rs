@@ -136,6 +136,9 @@ pub struct PartitionStatus {
     /// How much of the partition's own data is cached, in percent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub percent: Option<i32>,
+    /// Size of the partition's own data in bytes, as it was last cached.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub share_bytes: Option<i64>,
     /// Fingerprint of what it was last cached as: options, number of
     /// partitions, node. When one of them changes it is cached again.
     #[serde(default, skip_serializing_if = "Option::is_none")]

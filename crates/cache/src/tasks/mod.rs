@@ -9,12 +9,13 @@ use crate::figures::Figures;
 use crate::jobs::Turn;
 use crate::paths;
 
+mod kept;
 mod share;
 mod sync;
 mod warmup;
 
+pub(crate) use kept::SHARE_FILE;
 pub(crate) use sync::sweep;
-pub(crate) use warmup::SHARE_FILE;
 
 /// What every job needs.
 #[derive(Clone, Debug)]
@@ -50,6 +51,10 @@ impl Context {
             Task::Warmup(order) => self.warmup(order, progress).await,
             Task::Clear(order) => self.clear(order).await,
             Task::Rmr(order) => self.rmr(order, turn.is_repeated).await,
+            Task::Recount => {
+                self.recount().await;
+                Ok(Outcome::default())
+            }
         }
     }
 
@@ -77,16 +82,21 @@ impl Context {
             let found = given.iter().map(|path| paths::find(&root, path));
             let found = found.collect::<Result<Vec<Option<PathBuf>>, Error>>()?;
             match found.iter().zip(&given).find(|(found, _)| found.is_none()) {
-                Some((_, path)) if !is_repeated => Err(paths::missing(path)),
+                Some((_, path)) if !is_repeated => Err(paths::missing(&root, path)),
                 _ => Ok(found.into_iter().flatten().collect::<Vec<PathBuf>>()),
             }
         });
         let targets = targets.await??;
-        if !targets.is_empty() {
-            self.juicefs.evict(Targets::Paths(&targets)).await?;
-            self.juicefs.rmr(&targets).await?;
-        }
-        Ok(Outcome::default())
+        let removed = match targets.is_empty() {
+            true => Ok(()),
+            false => {
+                self.juicefs.evict(Targets::Paths(&targets)).await?;
+                self.juicefs.rmr(&targets).await
+            }
+        };
+        // Some of it may be gone even if not all is.
+        self.recount().await;
+        removed.map(|()| Outcome::default())
     }
 
     /// Where paths are on this machine.

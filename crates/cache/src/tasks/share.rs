@@ -26,7 +26,7 @@ pub(super) struct Selection {
 /// Chooses the files of a partition. It lists every folder, so that the mount learns what a
 /// sync has put in the place of what it knew, and reads no file but a list.
 pub(super) fn select(root: &Path, order: &Warmup) -> Result<Selection, Error> {
-    let tops = order.paths.iter().map(|path| {
+    let names = order.paths.iter().map(|path| {
         let path = paths::relative(path)?;
         Ok(if path.as_os_str().is_empty() {
             ".".into()
@@ -34,18 +34,36 @@ pub(super) fn select(root: &Path, order: &Warmup) -> Result<Selection, Error> {
             path
         })
     });
-    let tops = tops.collect::<Result<Vec<PathBuf>, Error>>()?;
+    let names = names.collect::<Result<Vec<PathBuf>, Error>>()?;
     let list = order.file.as_deref().map(paths::relative).transpose()?;
-    if list.is_some() || !tops.is_empty() {
-        // The mount believes for long what it knows of a name, unless its folder is listed.
-        enumerate(root, &sampler::Order::All, &[])?;
+    let counts = what_counts(order, list.clone())?;
+    // Names are looked at after that: the mount believes for long what it knows of one,
+    // unless its folder is listed.
+    let is_named = list.is_some() || !names.is_empty();
+    let all = match is_named || order.evict_others || counts == sampler::Order::All {
+        true => enumerate(root, &sampler::Order::All, &[])?,
+        false => Vec::new(),
+    };
+    for given in order.paths.iter().chain(&order.file) {
+        paths::existing(root, given)?;
     }
-    let files = enumerate(root, &what_counts(order, list.clone())?, &tops)?;
+    let some;
+    let files = match counts {
+        sampler::Order::All if names.is_empty() => &all,
+        sampler::Order::All => {
+            some = below(root, &names, &all)?;
+            &some
+        }
+        _ => {
+            some = enumerate(root, &counts, &names)?;
+            &some
+        }
+    };
     let listing = Listing {
         files: files.len() as u64,
-        crc32: listing_crc32(&files),
+        crc32: listing_crc32(files),
     };
-    let mut share = of_partition(order, &files)?;
+    let mut share = of_partition(order, files)?;
     if order.sampler.order == Order::List {
         // A list may name a file twice.
         let mut seen = HashSet::new();
@@ -57,7 +75,7 @@ pub(super) fn select(root: &Path, order: &Warmup) -> Result<Selection, Error> {
         share.insert(0, list);
     }
     let others = match order.evict_others {
-        true => others(root, &share)?,
+        true => others(all, &share),
         false => Vec::new(),
     };
     Ok(Selection {
@@ -81,7 +99,11 @@ fn what_counts(order: &Warmup, list: Option<PathBuf>) -> Result<sampler::Order, 
     }
 }
 
-fn enumerate(root: &Path, order: &sampler::Order, tops: &[PathBuf]) -> Result<Vec<PathBuf>, Error> {
+pub(super) fn enumerate(
+    root: &Path,
+    order: &sampler::Order,
+    tops: &[PathBuf],
+) -> Result<Vec<PathBuf>, Error> {
     let mut files = sampler::enumerate(root, order, tops).map_err(|error| {
         let reason = match &error {
             EnumerateError::ListAndPaths { .. } => reason::BAD_OPTIONS,
@@ -121,11 +143,31 @@ fn of_partition(order: &Warmup, files: &[PathBuf]) -> Result<Vec<PathBuf>, Error
         .collect())
 }
 
-fn others(root: &Path, share: &[PathBuf]) -> Result<Vec<PathBuf>, Error> {
+/// Those of all files that paths name, or that lie below them; each once, by its real name.
+fn below(root: &Path, names: &[PathBuf], all: &[PathBuf]) -> Result<Vec<PathBuf>, Error> {
+    let real = |path: &Path| {
+        let unread = |error| Error::new(reason::BAD_PATH, format!("{path:?}: {error}"));
+        path.canonicalize().map_err(unread)
+    };
+    let root = real(root)?;
+    let from_root = |name: &PathBuf| {
+        let inside = real(&root.join(name))?;
+        let inside = inside.strip_prefix(&root).map(Path::to_owned);
+        inside.map_err(|_| {
+            let message = format!("the path {name:?} is a link that leads out of the data");
+            Error::new(reason::BAD_PATH, message)
+        })
+    };
+    let tops = names.iter().map(from_root);
+    let tops = tops.collect::<Result<Vec<PathBuf>, Error>>()?;
+    let is_below = |file: &&PathBuf| tops.iter().any(|top| file.starts_with(top));
+    Ok(all.iter().filter(is_below).cloned().collect())
+}
+
+fn others(mut all: Vec<PathBuf>, share: &[PathBuf]) -> Vec<PathBuf> {
     let own: HashSet<&PathBuf> = share.iter().collect();
-    let mut files = enumerate(root, &sampler::Order::All, &[])?;
-    files.retain(|file| !own.contains(file));
-    Ok(files)
+    all.retain(|file| !own.contains(file));
+    all
 }
 
 #[cfg(test)]
@@ -187,6 +229,12 @@ mod tests {
         some.paths = vec!["c0".to_owned()];
         let selection = select(dir.path(), &some).unwrap();
         assert!(selection.is_whole && selection.share.len() == 5);
+        std::os::unix::fs::symlink("c0", dir.path().join("link")).unwrap();
+        some.paths = vec!["link/".to_owned(), "c0/0.jpg".to_owned()];
+        assert_eq!(select(dir.path(), &some).unwrap(), selection, "each once");
+        some.evict_others = true;
+        let selection = select(dir.path(), &some).unwrap();
+        assert_eq!((selection.share.len(), selection.others.len()), (5, 6));
     }
 
     #[test]
@@ -231,16 +279,40 @@ mod tests {
         missing.paths = vec!["nope".to_owned()];
         let mut outside = order(1, 0);
         outside.paths = vec!["../x".to_owned()];
+        let mut link = order(1, 0);
+        link.paths = vec!["out".to_owned()];
+        std::os::unix::fs::symlink("/", dir.path().join("out")).unwrap();
         let cases = [
             (order(0, 0), reason::BAD_OPTIONS),
             (list, reason::BAD_OPTIONS),
             (both, reason::BAD_OPTIONS),
             (missing, reason::BAD_PATH),
             (outside, reason::BAD_PATH),
+            (link, reason::BAD_PATH),
         ];
         for (order, want) in cases {
             let error = select(dir.path(), &order).unwrap_err();
             assert_eq!(error.reason, want, "{error}");
+        }
+    }
+
+    #[test]
+    fn what_is_not_there_is_named_beside_what_is() {
+        let dir = data();
+        let mut listed = order(1, 0);
+        listed.sampler.order = Order::List;
+        for (file, says) in [
+            ("train.txt", "the data has c0, c1, list.txt;"),
+            (
+                "c1/list/a.txt",
+                "\"c1\" has 1.jpg, 3.jpg, 5.jpg, 7.jpg, 9.jpg;",
+            ),
+        ] {
+            listed.file = Some(file.to_owned());
+            let error = select(dir.path(), &listed).unwrap_err();
+            assert_eq!(error.reason, reason::BAD_PATH);
+            let says = format!("the path {file:?} is not there, {says}");
+            assert!(error.message.starts_with(&says), "{error}");
         }
     }
 }

@@ -13,14 +13,10 @@ use juicefs::{Error, Stats, Targets};
 
 use super::share::{Selection, select};
 use super::{Context, blocking};
-use crate::store;
 
 /// How often, and how soon again, is looked whether all is cached.
 const LOOKS: u32 = 10;
 const PAUSE: Duration = Duration::from_millis(10);
-
-/// The share of the last warmup.
-pub(crate) const SHARE_FILE: &str = "share.json";
 
 impl Context {
     pub(super) async fn warmup(
@@ -37,15 +33,23 @@ impl Context {
             let list = self.list("evict.list", &selection.others).await?;
             self.juicefs.evict(Targets::List(&list)).await?;
         }
+        let list = match selection.is_whole && order.paths.is_empty() {
+            true => None,
+            false => Some(self.list("warmup.list", &selection.share).await?),
+        };
         let outcome = match selection.share.is_empty() {
             true => Outcome {
                 share: Some(0),
                 cached: Some(0),
                 listing: Some(selection.listing),
             },
-            false => self.fill(order, selection, progress).await?,
+            false => {
+                self.fill(order, selection, list.as_deref(), progress)
+                    .await?
+            }
         };
-        self.keep_share(outcome.share.unwrap_or_default()).await?;
+        self.keep_share(outcome.share.unwrap_or_default(), list)
+            .await?;
         Ok(outcome)
     }
 
@@ -74,6 +78,7 @@ impl Context {
         &self,
         order: &Warmup,
         selection: Selection,
+        list: Option<&Path>,
         progress: impl Fn(Progress),
     ) -> Result<Outcome, Error> {
         let Selection {
@@ -88,13 +93,9 @@ impl Context {
             paths => self.existing(paths).await?,
         };
         let share = Arc::new(share);
-        let list;
-        let targets = match is_whole {
-            true => Targets::Paths(&tops),
-            false => {
-                list = self.list("warmup.list", &share).await?;
-                Targets::List(&list)
-            }
+        let targets = match list {
+            Some(list) if !is_whole => Targets::List(list),
+            _ => Targets::Paths(&tops),
         };
         let before = self.stats().await?;
         let measured =
@@ -203,16 +204,7 @@ impl Context {
         Ok(list)
     }
 
-    async fn keep_share(&self, share: u64) -> Result<(), Error> {
-        let path = self.state_dir.join(SHARE_FILE);
-        let file = path.clone();
-        let written = blocking(move || store::write(&file, &share)).await?;
-        written.map_err(|error| self.unwritten(&path, &error))?;
-        self.figures.set_share(share);
-        Ok(())
-    }
-
-    fn unwritten(&self, path: &Path, error: &io::Error) -> Error {
+    pub(super) fn unwritten(&self, path: &Path, error: &io::Error) -> Error {
         let reason = match error.kind() {
             io::ErrorKind::StorageFull => reason::OUT_OF_SPACE,
             _ => reason::COMMAND_FAILED,
@@ -241,13 +233,13 @@ fn write_list(list: &Path, root: &Path, files: &[PathBuf]) -> io::Result<()> {
 
 /// How much something is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Measured {
-    files: u64,
-    bytes: u64,
+pub(super) struct Measured {
+    pub(super) files: u64,
+    pub(super) bytes: u64,
 }
 
 /// Files that are not there don't count: a list may name any.
-fn measure(root: &Path, files: &[PathBuf]) -> Measured {
+pub(super) fn measure(root: &Path, files: &[PathBuf]) -> Measured {
     let found = files
         .iter()
         .filter_map(|file| root.join(file).metadata().ok());

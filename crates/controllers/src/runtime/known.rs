@@ -12,19 +12,37 @@ use super::wire;
 
 /// How long a server that would not take a job is left alone.
 const REFUSED_FOR: Duration = Duration::from_secs(8);
+/// How long a server that was never heard is taken for one that is starting.
+const STARTING: Duration = Duration::from_secs(30);
 
 /// What a server last said. Answers to a poll, a POST and a DELETE may overtake each
 /// other: the newest counts, not the last that arrived.
 #[derive(Clone, Default)]
 pub(super) struct Known(Arc<Mutex<Said>>);
 
-#[derive(Clone, Default)]
+#[derive(Clone)]
 struct Said {
+    /// Since when it is asked.
+    since: Instant,
+    /// Whether it did not answer when it was last asked for its cache.
+    is_silent: bool,
     answer: Answer,
     /// How new what is known of a job is.
     revisions: BTreeMap<String, u64>,
     /// Jobs that it would not take, and why.
     refusals: BTreeMap<String, (Instant, String)>,
+}
+
+impl Default for Said {
+    fn default() -> Said {
+        Said {
+            since: Instant::now(),
+            is_silent: false,
+            answer: Answer::default(),
+            revisions: BTreeMap::new(),
+            refusals: BTreeMap::new(),
+        }
+    }
 }
 
 impl Known {
@@ -40,7 +58,7 @@ impl Known {
             if let Some(state @ State::NotFound) = answer.operations.get_mut(id)
                 && since.elapsed() < REFUSED_FOR
             {
-                let message = message.clone();
+                let message = Some(message.clone());
                 *state = State::Unreachable { message };
             }
         }
@@ -49,7 +67,7 @@ impl Known {
 
     /// Whether it does not answer.
     pub(super) fn is_silent(&self) -> bool {
-        self.lock().answer.error.is_some()
+        self.lock().is_silent
     }
 
     /// What it says of a job; whether that is news.
@@ -68,6 +86,9 @@ impl Known {
     /// news.
     pub(super) fn assume(&self, id: &str, state: State) -> bool {
         let mut said = self.lock();
+        if matches!(state, State::Unreachable { .. }) && said.is_starting() {
+            return false;
+        }
         let known = said.answer.operations.get(id);
         if state == State::NotFound && matches!(known, Some(State::Failed { .. })) {
             // It was refused, so the server does not know it.
@@ -86,13 +107,19 @@ impl Known {
 
     /// What it says of its cache; whether that is news.
     pub(super) fn hear_cache(&self, figures: Result<CacheFigures, String>) -> bool {
-        let answer = &mut self.lock().answer;
-        let before = (answer.cache.clone(), answer.error.clone());
+        let mut said = self.lock();
+        let told = |said: &Said| {
+            let answer = &said.answer;
+            (said.is_silent, answer.cache.clone(), answer.error.clone())
+        };
+        let before = told(&said);
+        said.is_silent = figures.is_err();
         match figures {
-            Ok(figures) => (answer.cache, answer.error) = (Some(figures), None),
-            Err(error) => answer.error = Some(error),
+            Ok(figures) => (said.answer.cache, said.answer.error) = (Some(figures), None),
+            Err(_) if said.is_starting() => {}
+            Err(error) => said.answer.error = Some(error),
         }
-        before != (answer.cache.clone(), answer.error.clone())
+        before != told(&said)
     }
 
     /// Nobody asks for a job any more.
@@ -105,6 +132,10 @@ impl Known {
 }
 
 impl Said {
+    fn is_starting(&self) -> bool {
+        self.answer.cache.is_none() && self.since.elapsed() < STARTING
+    }
+
     fn set(&mut self, id: &str, state: State) -> bool {
         let operations = &mut self.answer.operations;
         let is_new = operations.get(id) != Some(&state);
@@ -148,13 +179,29 @@ mod tests {
         let known = Known::default();
         known.assume("a", State::NotFound);
         known.note_refusal("a", "the disk is full".to_owned());
-        let message = "the disk is full".to_owned();
+        let message = Some("the disk is full".to_owned());
         assert_eq!(state(&known), Some(State::Unreachable { message }));
         tokio::time::advance(REFUSED_FOR).await;
         assert_eq!(state(&known), Some(State::NotFound));
         known.note_refusal("a", "the disk is full".to_owned());
         known.hear(&job(1, JobState::Queued));
         assert_eq!(state(&known), Some(State::Queued));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_server_that_is_starting_is_given_time() {
+        let known = Known::default();
+        let refused = || "connection refused".to_owned();
+        let unreachable = || State::Unreachable {
+            message: Some(refused()),
+        };
+        assert!(known.hear_cache(Err(refused())), "its Secret is read again");
+        assert!(!known.assume("a", unreachable()));
+        assert!(known.is_silent() && known.get() == Answer::default());
+        tokio::time::advance(STARTING).await;
+        assert!(known.hear_cache(Err(refused())) && known.assume("a", unreachable()));
+        assert_eq!(known.get().error, Some(refused()));
+        assert_eq!(state(&known), Some(unreachable()));
     }
 
     #[test]

@@ -322,7 +322,7 @@ async fn follow_job(client: Client, known: Known, id: String, tell: Tell) {
             Ok(job) => known.hear(job),
             Err(error) if error.is_not_found() => known.assume(&id, State::NotFound),
             Err(error) => {
-                let message = error.to_string();
+                let message = Some(error.to_string());
                 known.assume(&id, State::Unreachable { message })
             }
         };

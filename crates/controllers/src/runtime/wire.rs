@@ -15,6 +15,7 @@ pub(super) fn task(task: &operation::Task) -> Task {
         operation::Task::Rmr { paths } => Task::Rmr(Rmr {
             paths: paths.clone(),
         }),
+        operation::Task::Recount => Task::Recount,
     }
 }
 

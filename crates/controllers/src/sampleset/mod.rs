@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
+use api::SampleSet;
 use kube::runtime::controller::Action;
 use kube::runtime::watcher;
 use kube::{Client, Resource};
@@ -77,10 +78,21 @@ async fn reconcile(stored: &StoredSet, context: &Context) -> Result<Action, Erro
     let seen = observe::observe(context, set, now).await?;
     let mut plan = sampleset::plan(set, &seen, &context.settings, now);
     let applied = apply::apply(context, set, &plan).await?;
+    let refusal = applied.refusal.as_deref();
     if applied.is_over {
+        // A set that goes has no status, and no later pass.
+        if set.metadata.deletion_timestamp.is_some() {
+            let meta = &set.metadata;
+            let (namespace, name) = (identity(&meta.namespace), identity(&meta.name));
+            let stays = plan.events.iter().map(|event| event.message.as_str());
+            for message in stays.chain(refusal) {
+                tracing::warn!(namespace, name, message, "a set goes");
+            }
+            // A namespace that goes too takes no event.
+            common.tell::<SampleSet>(meta, &plan.events, now).await;
+        }
         return Ok(Action::await_change());
     }
-    let refusal = applied.refusal.as_deref();
     sampleset::refuse(&mut plan.status, set, refusal, now);
     let report = Report {
         urgency: sampleset::urgency(set.status.as_ref(), &plan.status),

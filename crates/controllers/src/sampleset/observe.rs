@@ -36,13 +36,17 @@ pub(super) async fn observe(
         on.uid_of(kind).await?;
     }
     let mut seen = on.children();
+    if is_going && on.everything_goes().await? {
+        // Nothing is waited for, and what else could be asked may be gone already.
+        seen.everything_goes = true;
+        return Ok(seen);
+    }
     on.pods(&mut seen, now).await?;
     on.servers(&mut seen).await?;
     let status = set.status.as_ref();
     let is_made = status.is_some_and(|status| status.volume.is_some());
     seen.has_csi_driver = is_made || on.has_csi_driver().await?;
     if is_going {
-        seen.everything_goes = on.everything_goes().await?;
         seen.jobs = on.users().await?;
     }
     seen.owner_is_gone = on.owner_is_gone().await?;

@@ -57,14 +57,15 @@ pub enum Outcome {
 }
 
 const EVICT: &str = "-evict";
+const RECOUNT: &str = "-recount";
 const AGAIN: &str = "-again";
 
 /// The ids under which an operation may be known to the servers: an `rmr`
-/// begins with an eviction, and a warmup may be done twice.
+/// begins with an eviction and ends with a count, and a warmup may be done twice.
 pub fn ids(id: &str, operation: Operation) -> BTreeSet<String> {
     let mut ids = BTreeSet::from([id.to_owned()]);
     match operation {
-        Operation::Rmr => ids.extend([format!("{id}{EVICT}")]),
+        Operation::Rmr => ids.extend([format!("{id}{EVICT}"), format!("{id}{RECOUNT}")]),
         Operation::Warmup => ids.extend([format!("{id}{AGAIN}")]),
         Operation::Sync | Operation::Clear => {}
     }
@@ -98,7 +99,7 @@ pub fn end(id: &str, operation: Operation, pods: &[RuntimePod], answers: &Answer
                     format!("{}, which has not ended it yet", pod.name)
                 }
                 State::Unreachable { message } if concerns && pod.may_work() => {
-                    format!("{}, which does not answer: {message}", pod.name)
+                    format!("{}, which {}", pod.name, silence(message))
                 }
                 _ => continue,
             };
@@ -150,7 +151,7 @@ fn settle(course: Course, order: &Order<'_>, operation: Operation, answers: &Ans
 }
 
 /// Every partition evicts, then partition 0 removes: what is removed first can't
-/// be evicted any more.
+/// be evicted any more. Then the others count what they should hold, as partition 0 has.
 fn remove(order: &Order<'_>, answers: &Answers, name: &impl Fn(i32) -> String) -> Course {
     let first = |(partition, task): (&i32, &Task)| (*partition, task.clone());
     let removal = Order {
@@ -178,13 +179,32 @@ fn remove(order: &Order<'_>, answers: &Answers, name: &impl Fn(i32) -> String) -
         tasks: order.tasks.iter().skip(1).filter_map(evict).collect(),
         ..order.clone()
     };
-    if begun || eviction.tasks.is_empty() {
+    if eviction.tasks.is_empty() {
         return step(&removal, answers, name);
     }
-    let course = step(&eviction, answers, name);
-    match course.outcome {
-        Outcome::Succeeded(_) => step(&removal, answers, name),
-        _ => course,
+    if !begun {
+        let course = step(&eviction, answers, name);
+        if !matches!(course.outcome, Outcome::Succeeded(_)) {
+            return course;
+        }
+    }
+    let removed = step(&removal, answers, name);
+    if !matches!(removed.outcome, Outcome::Succeeded(_)) {
+        return removed;
+    }
+    let id = format!("{}{RECOUNT}", order.id);
+    let others = eviction.tasks.keys();
+    let counted = Order {
+        id: &id,
+        tasks: others
+            .map(|partition| (*partition, Task::Recount))
+            .collect(),
+        ..order.clone()
+    };
+    let counted = step(&counted, answers, name);
+    match counted.outcome {
+        Outcome::Succeeded(_) => removed,
+        _ => counted,
     }
 }
 
@@ -291,11 +311,15 @@ fn step(order: &Order<'_>, answers: &Answers, name: &impl Fn(i32) -> String) -> 
     Course {
         posted: posted.collect(),
         cancelled: Vec::new(),
-        outcome: under_way(&states, name),
+        outcome: under_way(&states, answers, name),
     }
 }
 
-fn under_way(states: &BTreeMap<i32, State>, name: &impl Fn(i32) -> String) -> Outcome {
+fn under_way(
+    states: &BTreeMap<i32, State>,
+    answers: &Answers,
+    name: &impl Fn(i32) -> String,
+) -> Outcome {
     let done = states.iter().filter_map(|(partition, state)| match state {
         State::Succeeded(done) => Some((*partition, done.clone())),
         _ => None,
@@ -304,15 +328,29 @@ fn under_way(states: &BTreeMap<i32, State>, name: &impl Fn(i32) -> String) -> Ou
     if done.len() == states.len() && !states.is_empty() {
         return Outcome::Succeeded(done);
     }
+    let is_heard = |partition: &i32| {
+        let answer = answers.get(partition);
+        answer.is_some_and(|answer| answer.cache.is_some())
+    };
     let message = states.iter().find_map(|(partition, state)| match state {
+        // It was asked for this just now.
+        State::Unreachable { message: None } if is_heard(partition) => None,
         State::Unreachable { message } => {
-            Some(format!("{} does not answer: {message}", name(*partition)))
+            Some(format!("{} {}", name(*partition), silence(message.clone())))
         }
         _ => None,
     });
     Outcome::Running {
         progress: sum(states.values()),
         message,
+    }
+}
+
+/// A server that is starting is nothing to worry about.
+fn silence(message: Option<String>) -> String {
+    match message {
+        Some(message) => format!("does not answer: {message}"),
+        None => "has not answered yet".to_owned(),
     }
 }
 

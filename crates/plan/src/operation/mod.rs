@@ -65,6 +65,8 @@ pub enum Task {
         /// Relative to the root of the data.
         paths: Vec<String>,
     },
+    /// Count the files of the partition again, because another server removed some.
+    Recount,
 }
 
 impl Task {
@@ -74,7 +76,7 @@ impl Task {
             Task::Sync(_) => Operation::Sync,
             Task::Warmup(_) => Operation::Warmup,
             Task::Clear { .. } => Operation::Clear,
-            Task::Rmr { .. } => Operation::Rmr,
+            Task::Rmr { .. } | Task::Recount => Operation::Rmr,
         }
     }
 }
@@ -167,8 +169,8 @@ pub enum State {
     Cancelled,
     /// The server does not answer, or has not yet.
     Unreachable {
-        /// Why.
-        message: String,
+        /// Why; `None`: it has not been heard yet.
+        message: Option<String>,
     },
 }
 
@@ -238,15 +240,15 @@ pub type Answers = BTreeMap<i32, Answer>;
 
 /// What the server of `partition` says of the operation `id`.
 pub fn state(answers: &Answers, partition: i32, id: &str) -> State {
-    let unanswered = |message: &str| State::Unreachable {
-        message: message.to_owned(),
-    };
+    let unheard = State::Unreachable { message: None };
     let Some(answer) = answers.get(&partition) else {
-        return unanswered("it has not answered yet");
+        return unheard;
     };
     match (answer.operations.get(id), &answer.error) {
-        (_, Some(error)) => unanswered(error),
+        (_, Some(error)) => State::Unreachable {
+            message: Some(error.clone()),
+        },
         (Some(state), None) => state.clone(),
-        (None, None) => unanswered("it has not answered yet"),
+        (None, None) => unheard,
     }
 }

@@ -123,6 +123,17 @@ fn unlabel(plan: &mut Plan, work: &Work<'_>) {
     }));
 }
 
+/// Whether a server ever told of its cache: one that did not has filled none.
+fn has_served(work: &Work<'_>, pod: &RuntimePod) -> bool {
+    let answer = work.seen.answers.get(&pod.partition);
+    let status = work.set.status.as_ref();
+    let known = status.and_then(|status| status.cache_status.as_ref());
+    let mut known = known.into_iter().flat_map(|cache| &cache.partitions);
+    let was_told = known.any(|known| known.partition == pod.partition && known.cached.is_some());
+    let is_told = answer.is_some_and(|answer| answer.cache.is_some());
+    pod.node.is_some() && (is_told || was_told)
+}
+
 /// Asks every server to drop what is cached, and whether that is over.
 fn cleared(plan: &mut Plan, work: &Work<'_>) -> bool {
     plan.say(work).say(
@@ -143,9 +154,8 @@ fn cleared(plan: &mut Plan, work: &Work<'_>) -> bool {
         let ending = work.end(lock);
         plan.cancelled.extend(ending.cancelled);
     }
-    // A pod without a node has cached nothing.
-    let pods = work.seen.pods.iter().filter(|pod| pod.node.is_some());
-    let pods: Vec<&RuntimePod> = pods.collect();
+    let pods = work.seen.pods.iter();
+    let pods: Vec<&RuntimePod> = pods.filter(|pod| has_served(work, pod)).collect();
     let nodes = |left: &mut dyn Iterator<Item = i32>| {
         let nodes = left.filter_map(|at| work.seen.pod(at)?.node.clone());
         nodes.collect::<Vec<String>>().join(", ")

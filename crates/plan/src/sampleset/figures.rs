@@ -1,21 +1,28 @@
 //! How much there is and how much of it is cached, as the servers count it.
 
-use api::{CacheStatus, PartitionStatus, RuntimeStatus, SampleSetStatus};
-use jiff::Timestamp;
+use api::{CacheStatus, Operation, PartitionStatus, RuntimeStatus, SampleSetStatus};
+use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use super::humane::{count, rate, size};
 use super::world::Seen;
 use crate::operation::{CacheFigures, percent};
 
-/// The figures of all partitions, and who is ready.
+/// How often small changes of disks are told while nothing else changes: others fill and empty
+/// them too, all the time.
+const DISKS_EVERY: SignedDuration = SignedDuration::from_secs(30);
+/// What is no small change, in percent of a disk.
+const LARGE_CHANGE: f64 = 1.0;
+
+/// The figures of all partitions, and who is ready. Returns when to tell of disks that have
+/// changed and were told of too lately.
 pub(super) fn observe(
     status: &mut SampleSetStatus,
     seen: &Seen,
     partitions: i32,
     name: impl Fn(i32) -> String,
     now: Timestamp,
-) {
+) -> Option<Timestamp> {
     let ready = (0..partitions)
         .filter(|partition| seen.ready(*partition))
         .count();
@@ -24,16 +31,46 @@ pub(super) fn observe(
         spec_replicas: Some(partitions),
         ready_replicas: i32::try_from(ready).ok(),
     });
-    let old = status.cache_status.take();
+    let mut old = status.cache_status.take();
+    let operation = status.operation.as_ref().map(|lock| lock.type_);
+    if operation == Some(Operation::Rmr) {
+        // Less than it was; a server that knows its own tells how much.
+        let partitions = old.iter_mut().flat_map(|old| &mut old.partitions);
+        partitions.for_each(|known| known.share_bytes = None);
+    }
     let new = cache_status(old.clone().unwrap_or_default(), seen, partitions, name);
+    let due = old.as_ref().and_then(|old| disks_due(old, &new));
+    let due = due.filter(|due| *due > now);
     status.cache_status = match old {
-        Some(old) if old == new => Some(old),
+        Some(old) if old == new || due.is_some() => Some(old),
         None if new == CacheStatus::default() => None,
         _ => Some(CacheStatus {
             last_update_time: Some(Time(now)),
             ..new
         }),
     };
+    due
+}
+
+/// When to tell of disks, if nothing but what is used of them has changed, by a little.
+fn disks_due(old: &CacheStatus, new: &CacheStatus) -> Option<Timestamp> {
+    let told = CacheStatus {
+        disk_used: new.disk_used.clone(),
+        disk_avail: new.disk_avail.clone(),
+        disk_usage_rate: new.disk_usage_rate.clone(),
+        ..old.clone()
+    };
+    let is_alone = old != new && told == *new;
+    let rate = |of: &CacheStatus| {
+        let rate = of.disk_usage_rate.as_deref()?;
+        rate.trim_end_matches('%').parse::<f64>().ok()
+    };
+    let is_small = rate(old)
+        .zip(rate(new))
+        .is_none_or(|(old, new)| (old - new).abs() < LARGE_CHANGE);
+    let last = old.last_update_time.as_ref();
+    let last = last.filter(|_| is_alone && is_small)?;
+    last.0.checked_add(DISKS_EVERY).ok()
 }
 
 fn cache_status(
@@ -42,8 +79,8 @@ fn cache_status(
     partitions: i32,
     name: impl Fn(i32) -> String,
 ) -> CacheStatus {
-    let figures = |partition: i32| seen.answers.get(&partition)?.cache.as_ref();
-    let all: Vec<&CacheFigures> = (0..partitions).filter_map(figures).collect();
+    let all = (0..partitions).filter_map(|partition| figures(seen, partition));
+    let all: Vec<&CacheFigures> = all.collect();
     let silent = (0..partitions).find_map(|partition| {
         let answer = seen.answers.get(&partition)?;
         let told = answer.cache.as_ref().and_then(|cache| cache.error.as_ref());
@@ -75,7 +112,8 @@ fn cache_status(
     }
     new.cached_size = Some(size(cached));
     let is_whole = usize::try_from(partitions) == Ok(all.len());
-    let shares = is_whole.then(|| shares_percent(&all)).flatten();
+    let shares = is_whole.then(|| shares_percent(&new.partitions, seen));
+    let shares = shares.flatten();
     new.cached_percent = shares.or_else(|| part(cached, total?.bytes));
     new.disk_size = Some(size(disk));
     new.disk_used = Some(size(used));
@@ -86,23 +124,30 @@ fn cache_status(
 
 /// How much of what the partitions should hold they do hold, if each knows its share.
 /// TOTAL can't tell as well: it counts whole blocks of 4 KiB.
-fn shares_percent(all: &[&CacheFigures]) -> Option<i32> {
+fn shares_percent(partitions: &[PartitionStatus], seen: &Seen) -> Option<i32> {
     let mut sums = (0_u64, 0_u64);
-    for figures in all {
-        let share = figures.share_bytes?;
-        sums.0 = sums.0.saturating_add(figures.cached_bytes.min(share));
+    for known in partitions {
+        let share = share(known)?;
+        let cached = figures(seen, known.partition)?.cached_bytes;
+        sums.0 = sums.0.saturating_add(cached.min(share));
         sums.1 = sums.1.saturating_add(share);
     }
     part(sums.0, sums.1)
 }
 
+fn share(known: &PartitionStatus) -> Option<u64> {
+    u64::try_from(known.share_bytes?).ok()
+}
+
+/// What the server of a partition counts.
+fn figures(seen: &Seen, partition: i32) -> Option<&CacheFigures> {
+    seen.answers.get(&partition)?.cache.as_ref()
+}
+
 fn partition_status(old: &CacheStatus, seen: &Seen, partition: i32) -> Option<PartitionStatus> {
     let mut known = old.partitions.iter();
     let known = known.find(|known| known.partition == partition).cloned();
-    let figures = seen
-        .answers
-        .get(&partition)
-        .and_then(|answer| answer.cache.as_ref());
+    let figures = figures(seen, partition);
     let node = seen.pod(partition).and_then(|pod| pod.node.clone());
     if known.is_none() && figures.is_none() && node.is_none() {
         return None;
@@ -111,8 +156,13 @@ fn partition_status(old: &CacheStatus, seen: &Seen, partition: i32) -> Option<Pa
     known.partition = partition;
     known.node = node.or(known.node);
     if let Some(figures) = figures {
+        // A server whose pod is a new one does not know what the last one was given.
+        let told = figures
+            .share_bytes
+            .and_then(|share| i64::try_from(share).ok());
+        known.share_bytes = told.or(known.share_bytes);
         known.cached = Some(size(figures.cached_bytes));
-        let share = figures.share_bytes;
+        let share = share(&known);
         known.percent = share.and_then(|share| part(figures.cached_bytes.min(share), share));
     }
     Some(known)

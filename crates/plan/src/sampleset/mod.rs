@@ -264,13 +264,16 @@ pub fn plan(set: &SampleSet, seen: &Seen, settings: &Settings, now: Timestamp) -
 fn proceed(plan: &mut Plan, work: &Work<'_>) {
     let (set, seen) = (work.set, work.seen);
     plan.status.observed_generation = set.metadata.generation;
-    figures::observe(
+    let disks_due = figures::observe(
         &mut plan.status,
         seen,
         work.partitions,
         |at| work.server(at),
         work.now,
     );
+    if let Some(due) = disks_due {
+        plan.wake_at(due);
+    }
     accept(plan, work);
     let replicas = operations::operate(plan, work);
     let volume = if work.faults.is_empty() {

@@ -96,20 +96,33 @@ fn describe_runtime(plan: &mut Plan, work: &Work<'_>) -> bool {
     let told = format!("{ready} of {} runtime servers are ready", work.partitions);
     let trouble = missing.iter().find_map(|partition| {
         let pod = work.seen.pod(*partition)?;
-        Some(format!(
-            "{told}; pod {}: {}",
-            pod.name,
-            pod.trouble.as_ref()?
-        ))
+        let trouble = pod.trouble.as_ref()?;
+        Some(if pod.node.is_none() && work.partitions > 1 {
+            ("NodesMissing", nodes_missing(work, trouble))
+        } else {
+            let message = format!("{told}; pod {}: {trouble}", pod.name);
+            ("PodInTrouble", message)
+        })
     });
     let mut say = plan.say(work);
     match trouble {
-        Some(trouble) => say.say(RUNTIME, false, "PodInTrouble", trouble),
+        Some((reason, trouble)) => say.say(RUNTIME, false, reason, trouble),
         None if !missing.is_empty() => say.say(RUNTIME, false, "RuntimeMissing", told),
         None if surplus => say.say(RUNTIME, false, "Scaling", told),
         None => say.say(RUNTIME, true, "AllReady", told),
     }
     missing.is_empty() && !surplus
+}
+
+/// The scheduler says why there is no node, but not what that means for a set.
+fn nodes_missing(work: &Work<'_>, scheduler: &str) -> String {
+    let partitions = work.partitions;
+    let pods = (0..partitions).filter_map(|partition| work.seen.pod(partition));
+    let missing = pods.filter(|pod| pod.node.is_none()).count();
+    format!(
+        "no node for {missing} of {partitions} partitions: {scheduler}; each needs one of its \
+         own: add nodes (local: --nodes {partitions}) or lower spec.partitions"
+    )
 }
 
 /// What is under way or failed was told where it was found.

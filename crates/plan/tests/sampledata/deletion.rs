@@ -107,6 +107,28 @@ fn what_belongs_to_others_stays() {
 }
 
 #[test]
+fn a_server_that_never_ran_is_not_waited_for() {
+    let stage = stage(set("imagenet").partitions(2)).change(|stage| stage.works = false);
+    let stage = stage.settle().change(|stage| {
+        let bound = plan::sampleset::VolumeView {
+            is_bound: true,
+            is_going: false,
+        };
+        (stage.seen.claim, stage.seen.volume) = (Child::Ours(bound.clone()), Child::Ours(bound));
+        let mut pod = runtime_pod(0);
+        (pod.is_ready, pod.trouble) = (false, Some("ErrImagePull".to_owned()));
+        stage.seen.pods.push(pod);
+    });
+    let stage = stage.settle().edit(|mut set| {
+        set.metadata.deletion_timestamp = Some(Time(now()));
+        set
+    });
+    let stage = stage.settle();
+    assert!(stage.set.is_none());
+    assert!(!stage.events.iter().any(|event| event.reason == "CacheLeft"));
+}
+
+#[test]
 fn a_set_that_never_got_anywhere_goes_at_once() {
     let stage = stage(set("imagenet"))
         .change(|stage| stage.secrets.clear())

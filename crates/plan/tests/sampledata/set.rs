@@ -139,6 +139,46 @@ fn a_set_without_a_bound_volume_or_with_a_pod_in_trouble_says_so() {
 }
 
 #[test]
+fn partitions_without_a_node_are_counted_and_it_is_said_what_helps() {
+    let stage = stage(set("imagenet").partitions(4)).settle();
+    let stage = stage.change(|stage| {
+        for pod in stage.seen.pods.iter_mut().skip(2) {
+            (pod.is_ready, pod.node, pod.ip) = (false, None, None);
+            pod.trouble = Some("0/2 nodes are available".to_owned());
+        }
+    });
+    let (reason, message) = stage.settle().told("RuntimeReady");
+    assert_eq!(reason, "NodesMissing");
+    let says = "no node for 2 of 4 partitions: 0/2 nodes are available; each needs one of its \
+                own: add nodes (local: --nodes 4) or lower spec.partitions";
+    assert_eq!(message, says);
+}
+
+#[test]
+fn a_server_that_has_not_answered_yet_is_no_trouble() {
+    let silent = |is_known: bool| {
+        let stage = stage(set("imagenet")).says(Operation::Sync, running());
+        let stage = stage.settle().change(|stage| {
+            if is_known {
+                stage.servers.get_mut(&0).unwrap().is_silent = true;
+            } else {
+                stage.seen.pods[0].ip = None;
+                stage.servers.clear();
+            }
+        });
+        let mut stage = stage;
+        let plan = stage.plan_set();
+        stage.apply_set(plan);
+        stage.told("Synced").1
+    };
+    assert_eq!(silent(false), "imagenet-runtime-0 has not answered yet");
+    assert_eq!(
+        silent(true),
+        "imagenet-runtime-0 does not answer: connection refused"
+    );
+}
+
+#[test]
 fn a_set_whose_volume_has_the_data_only_warms() {
     let stage = stage(set("imagenet").no_sync()).settle();
     assert_eq!(stage.phase(), Some(SampleSetPhase::Ready));
@@ -208,6 +248,24 @@ fn figures_alone_may_wait_and_a_phase_may_not() {
     );
     assert_eq!(urgency(Some(&old), &new), Urgency::Eventually);
     assert_eq!(urgency(None, &new), Urgency::Now);
+}
+
+#[test]
+fn disks_alone_are_told_of_twice_a_minute() {
+    let stage = stage(set("imagenet")).settle().change(|stage| {
+        stage.servers.get_mut(&0).unwrap().figures.disk_avail = 5 << 30;
+    });
+    let plan = stage.plan_set();
+    assert_eq!(plan.status, *stage.status());
+    assert_eq!(plan.wake_at, Some(now() + seconds(30)));
+    let stage = stage.after(30).settle();
+    let told = stage.status().cache_status.clone().unwrap();
+    assert_eq!(told.disk_avail.as_deref(), Some("5.0 GiB"));
+    let stage = stage.change(|stage| {
+        stage.servers.get_mut(&0).unwrap().figures.disk_used += 1 << 30;
+    });
+    let told = stage.plan_set().status;
+    assert_ne!(told, *stage.status(), "a twentieth of the disk");
 }
 
 #[test]

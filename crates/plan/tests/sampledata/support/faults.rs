@@ -101,7 +101,10 @@ impl Stage {
             let alive = server.operations.iter();
             let alive = alive.filter(|(_, state)| is_alive(state));
             for (id, _) in alive {
-                let id = id.trim_end_matches("-evict").trim_end_matches("-again");
+                let steps = ["-evict", "-recount", "-again"];
+                let id = steps
+                    .iter()
+                    .fold(id.as_str(), |id, step| id.trim_end_matches(step));
                 let clears = set.metadata.deletion_timestamp.is_some() && id.ends_with("-delete");
                 assert!(
                     clears || lock.is_some_and(|lock| lock.id == id),

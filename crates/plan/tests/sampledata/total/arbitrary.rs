@@ -73,9 +73,7 @@ fn state() -> impl Strategy<Value = State> {
         Just(State::Cancelled),
         Just(running()),
         Just(failed("X", "x")),
-        Just(State::Unreachable {
-            message: "x".to_owned()
-        }),
+        option::of(Just("x".to_owned())).prop_map(|message| State::Unreachable { message }),
         done,
     ]
 }
@@ -122,14 +120,18 @@ fn status() -> BoxedStrategy<SampleSetStatus> {
         Ready,
         Unknown,
     ];
-    let partition =
-        (number(), option::of(word()), option::of(word())).prop_map(|(partition, node, warmed)| {
-            PartitionStatus {
-                partition,
-                node,
-                warmed,
-                ..PartitionStatus::default()
-            }
+    let partition = (
+        number(),
+        option::of(word()),
+        option::of(word()),
+        option::of(any::<i64>()),
+    )
+        .prop_map(|(partition, node, warmed, share_bytes)| PartitionStatus {
+            partition,
+            node,
+            warmed,
+            share_bytes,
+            ..PartitionStatus::default()
         });
     (
         option::of(select(&PHASES[..])),
