@@ -25,6 +25,22 @@ pub const KEY: &str = "batch.paddlepaddle.org/key";
 /// annotation makes the kubelet try a waiting container at once.
 pub const WOKEN: &str = "batch.paddlepaddle.org/woken-for";
 
+/// Annotation of the Go operators and ours, on a job with `intranet: Host`: the first of
+/// the ports that are its own.
+pub const HOST_PORT: &str = "host-port";
+/// Annotation of a pod of an elastic job: with how many workers it knows to train.
+pub const ELASTIC_RANGE: &str = "batch.paddlepaddle.org/elastic-range";
+/// Annotation of a pod: its PodGroup.
+pub const POD_GROUP: &str = "scheduling.k8s.io/group-name";
+/// Annotation of a pod that Volcano schedules: its role.
+pub const VOLCANO_TASK: &str = "volcano.sh/task-spec";
+/// Annotation of a pod that Volcano schedules: its job.
+pub const VOLCANO_JOB: &str = "volcano.sh/job-name";
+/// Annotation of a pod that Volcano schedules: the version of its job, which is always 0.
+pub const VOLCANO_VERSION: &str = "volcano.sh/job-version";
+/// Annotation of a pod that Volcano schedules: its queue.
+pub const VOLCANO_QUEUE: &str = "volcano.sh/queue-name";
+
 /// Recommended label: the name of the application.
 pub const APP_NAME: &str = "app.kubernetes.io/name";
 /// Recommended label: the instance, here the job's name.

@@ -63,7 +63,7 @@ pub struct PaddleJobSpec {
     pub intranet: Option<String>,
 
     /// Gloo in a PS job: 0 off, 1 for workers, 2 for workers and servers.
-    /// Unset: 1 when `ps` is set.
+    /// Unset: 1 when `ps` is set and `heter` is not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub with_gloo: Option<i32>,
 
@@ -76,6 +76,7 @@ pub struct PaddleJobSpec {
     pub worker: Option<RoleSpec>,
 
     /// Workers on other hardware, for heterogeneous parameter server training.
+    /// They need `ps` and `worker` beside them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub heter: Option<RoleSpec>,
 
@@ -84,7 +85,8 @@ pub struct PaddleJobSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub elastic: Option<i32>,
 
-    /// Gang scheduling with Volcano.
+    /// Gang scheduling with Volcano. It has an effect when the manager runs with
+    /// `--scheduling=volcano`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scheduling_policy: Option<SchedulingPolicy>,
 
@@ -151,7 +153,8 @@ pub struct RoleSpec {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct SchedulingPolicy {
-    /// The fewest pods that must be schedulable at once. Default: all of them.
+    /// The fewest pods that must be schedulable at once. Default: all of them; of
+    /// an elastic job as many as `worker.requests`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub min_available: Option<i32>,
     /// The Volcano queue.
@@ -160,7 +163,8 @@ pub struct SchedulingPolicy {
     /// The priority class of the PodGroup.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub priority_class: Option<String>,
-    /// The fewest resources that must be free. Default: what all pods request.
+    /// The fewest resources that must be free. Default: what the first
+    /// `minAvailable` pods request.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "core::<BTreeMap<String, Quantity>>")]
     pub min_resources: Option<BTreeMap<String, Quantity>>,

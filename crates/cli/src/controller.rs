@@ -1,8 +1,9 @@
 //! The controllers, by the names that flags give them.
 
-use controllers::{Clock, Metrics, Options, paddlejob, samplejob, sampleset};
+use controllers::{Clock, Etcd, Metrics, Options, paddlejob, samplejob, sampleset};
 use jiff::tz::TimeZone;
 use kube::Client;
+use plan::paddlejob::PortRange;
 
 /// A controller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, clap::ValueEnum)]
@@ -22,6 +23,12 @@ pub(crate) struct Settings {
     pub(crate) namespace: Option<String>,
     /// Image of the init container of jobs.
     pub(crate) init_image: Option<String>,
+    /// Volcano schedules jobs.
+    pub(crate) volcano: bool,
+    /// The etcd servers of elastic jobs.
+    pub(crate) etcd: Etcd,
+    /// The ports of jobs on the network of their nodes.
+    pub(crate) ports: PortRange,
     /// Image of the cache runtime servers.
     pub(crate) runtime_image: String,
     /// Where SampleSets may cache.
@@ -62,10 +69,16 @@ impl Controller {
         let (namespace, metrics) = (settings.namespace, settings.metrics);
         match self {
             Controller::Paddlejob => {
-                let settings = plan::paddlejob::Settings {
-                    init_image: settings.init_image,
+                let means = paddlejob::Means {
+                    plan: plan::paddlejob::Settings {
+                        init_image: settings.init_image,
+                        volcano: settings.volcano,
+                        etcd: settings.etcd.servers.clone(),
+                        ports: settings.ports,
+                    },
+                    etcd: settings.etcd,
                 };
-                let options = options(namespace, settings, metrics);
+                let options = options(namespace, means, metrics);
                 paddlejob::run(client, options, begun, stop).await;
             }
             Controller::Sampleset => {

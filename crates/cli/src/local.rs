@@ -9,7 +9,9 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use anyhow::{Context, bail};
+use controllers::Etcd;
 use juicefs::Juicefs;
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::Client;
 use kube::api::{Api, PostParams};
 use localcluster::node::images::{Image, Images};
@@ -19,12 +21,20 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use crate::controller::{Controller, Settings};
-use crate::manager::{CACHE_PATH_PREFIXES, OWN_IMAGE, RUNTIME_IMAGE, stop_signal, stopped};
+use crate::manager::{CACHE_PATH_PREFIXES, OWN_IMAGE, etcd_server, stop_signal, stopped};
 
 /// Namespaces that the documents speak of.
 const NAMESPACE: &str = "paddle-system";
 /// The file that says what images are made of, where the command is run.
 const IMAGES: &str = "images.yaml";
+/// What runtime servers run here: an image apart, since juicefs may not be installed, and jobs
+/// without data do not need it.
+const RUNTIME_IMAGE: &str = concat!(
+    "paddlepaddle/paddle-operator-runtime:v",
+    env!("CARGO_PKG_VERSION")
+);
+/// Where deploy/elastic/etcd.yaml puts an etcd.
+const ETCD: &str = "paddle-elastic-etcd.paddle-system.svc.cluster.local:2379";
 /// The file that is locked by whoever uses a directory.
 const LOCK: &str = "lock";
 
@@ -43,6 +53,9 @@ pub(crate) struct Args {
     /// File that says what images are made of [default: images.yaml here, in D, or above this program]
     #[arg(long, value_name = "FILE")]
     images: Option<PathBuf>,
+    /// etcd through which elastic jobs find their workers: HOST:PORT, or several with commas
+    #[arg(long, value_delimiter = ',', value_parser = etcd_server, default_value = ETCD)]
+    etcd_server: Vec<String>,
 }
 
 impl Args {
@@ -245,6 +258,8 @@ impl Local {
             listener,
             lock,
         } = place;
+        // Deriving them takes most of the start.
+        let kinds = tokio::task::spawn_blocking(api::crds);
         let images = args.images(&dir)?;
         let server = format!("https://{}", listener.local_addr()?);
         let names = [listener.local_addr()?.ip().to_string()];
@@ -279,7 +294,7 @@ impl Local {
             let listener = tokio::net::TcpListener::from_std(listener)?;
             Ok(serve(listener, router, credentials, stop).await?)
         });
-        install(&client).await?;
+        install(&client, kinds.await?).await?;
         // Only now: who waits for the file finds the kinds of the operator there.
         write_private(&kubeconfig, &access)?;
         let mut nodes = Part::new();
@@ -293,6 +308,10 @@ impl Local {
         });
         let settings = Settings {
             init_image: Some(OWN_IMAGE.to_owned()),
+            etcd: Etcd {
+                servers: args.etcd_server.clone(),
+                asks_api: true,
+            },
             runtime_image: RUNTIME_IMAGE.to_owned(),
             cache_path_prefixes: CACHE_PATH_PREFIXES.split(',').map(str::to_owned).collect(),
             allow_local_paths: true,
@@ -389,9 +408,9 @@ fn write_private(path: &Path, text: &str) -> anyhow::Result<()> {
 }
 
 /// Installs the kinds, or brings them up to date.
-async fn install(client: &Client) -> anyhow::Result<()> {
+async fn install(client: &Client, kinds: [CustomResourceDefinition; 3]) -> anyhow::Result<()> {
     let definitions = Api::all(client.clone());
-    for mut definition in api::crds() {
+    for mut definition in kinds {
         let name = definition.metadata.name.clone().unwrap_or_default();
         let Some(old) = definitions.get_opt(&name).await? else {
             definitions

@@ -6,10 +6,11 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use anyhow::Context;
 use axum::http::HeaderValue;
 use axum::http::header::USER_AGENT;
-use controllers::Metrics;
+use controllers::{Etcd, Metrics};
 use futures::FutureExt;
 use kube::Client;
 use kube::config::{KubeConfigOptions, Kubeconfig};
+use plan::paddlejob::PortRange;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -17,15 +18,10 @@ use tokio::task::JoinSet;
 use crate::controller::{Controller, Settings};
 use crate::http::{self, Ready};
 
-/// The image of this very program, from which jobs take their init container.
+/// The image of this very program and juicefs: init containers of jobs and the cache runtime
+/// servers run it too.
 pub(crate) const OWN_IMAGE: &str =
     concat!("paddlepaddle/paddle-operator:v", env!("CARGO_PKG_VERSION"));
-
-/// The image of cache runtime servers: this program and juicefs.
-pub(crate) const RUNTIME_IMAGE: &str = concat!(
-    "registry.baidubce.com/paddle-operator/runtime:v",
-    env!("CARGO_PKG_VERSION")
-);
 
 /// Where SampleSets may cache unless told.
 pub(crate) const CACHE_PATH_PREFIXES: &str = "/dev/shm,/var/lib/juicefs,/mnt,/data";
@@ -48,11 +44,20 @@ pub(crate) struct Args {
     /// Image of the init container that waits for peers; empty: none
     #[arg(long = "initImage", env = "OPERATOR_IMAGE", default_value = OWN_IMAGE)]
     init_image: String,
+    /// Who schedules jobs: `volcano` finds a place for all pods of one at once; empty: as ever
+    #[arg(long, value_parser = ["", "volcano"], default_value = "")]
+    scheduling: String,
+    /// etcd through which elastic jobs find their workers: HOST:PORT, or several with commas
+    #[arg(long, value_delimiter = ',', value_parser = etcd_server)]
+    etcd_server: Vec<String>,
+    /// Ports for jobs with `intranet: Host`, 20 each: the first, and the one after the last
+    #[arg(long, default_value = "35000,65000", value_parser = PortRange::parse)]
+    port_range: PortRange,
     /// The controllers to run, with commas between them
     #[arg(long, value_delimiter = ',', value_enum, default_values_t = Controller::ALL)]
     controllers: Vec<Controller>,
     /// Image of the cache runtime servers
-    #[arg(long, env = "RUNTIME_IMAGE", default_value = RUNTIME_IMAGE)]
+    #[arg(long, env = "RUNTIME_IMAGE", default_value = OWN_IMAGE)]
     runtime_image: String,
     /// Directories of nodes below which SampleSets may cache, with commas between them
     #[arg(long, value_delimiter = ',', default_value = CACHE_PATH_PREFIXES)]
@@ -113,6 +118,12 @@ async fn manage(args: Args) -> anyhow::Result<()> {
     let settings = Settings {
         namespace: some(args.namespace),
         init_image: some(args.init_image),
+        volcano: args.scheduling == "volcano",
+        etcd: Etcd {
+            servers: args.etcd_server,
+            asks_api: false,
+        },
+        ports: args.port_range,
         runtime_image: args.runtime_image,
         cache_path_prefixes: args.cache_path_prefixes,
         allow_local_paths: args.allow_local_paths,
@@ -125,27 +136,31 @@ async fn manage(args: Args) -> anyhow::Result<()> {
     let mut wanted = args.controllers;
     wanted.sort();
     wanted.dedup();
-    let mut begin = wanted.len();
-    let (begun, mut starts) = tokio::sync::mpsc::unbounded_channel();
+    // Controllers that have work to do and have not begun.
+    let mut filling = 0;
+    let (tell, mut told) = tokio::sync::mpsc::unbounded_channel();
     let mut work = JoinSet::new();
     for controller in wanted {
         let lease = args.leader_elect.then(|| lease_namespace.clone());
         let (settings, client) = (settings.clone(), client.clone());
-        let (begun, mut stop) = (begun.clone(), stop.clone());
+        let (tell, mut stop) = (tell.clone(), stop.clone());
         work.spawn(async move {
-            let begun = move || {
-                let _ = begun.send(());
+            let tell = move |course| {
+                let _ = tell.send(course);
             };
             let stop = async move { stopped(&mut stop).await };
-            lead(controller, client, settings, lease, begun, stop).await
+            lead(controller, client, settings, lease, tell, stop).await
         });
     }
     loop {
         tokio::select! {
-            Some(()) = starts.recv(), if begin > 0 => {
-                begin -= 1;
-                if begin == 0 {
-                    ready.set(true);
+            Some(course) = told.recv() => {
+                match course {
+                    Course::Leads => filling += 1,
+                    Course::Works => filling -= 1,
+                }
+                ready.set(filling == 0);
+                if filling == 0 {
                     tracing::info!("the caches are filled, work begins");
                 }
             }
@@ -159,13 +174,21 @@ async fn manage(args: Args) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// How far a controller is.
+enum Course {
+    /// It is the one that has to do the work.
+    Leads,
+    /// Its caches are filled, and it does it.
+    Works,
+}
+
 /// Runs a controller while it holds its lease, if it has to.
 async fn lead(
     controller: Controller,
     client: Client,
     settings: Settings,
     lease_namespace: Option<String>,
-    begun: impl FnOnce() + Send,
+    tell: impl Fn(Course) + Send + Sync,
     stop: impl Future<Output = ()> + Send + Sync + 'static,
 ) -> anyhow::Result<()> {
     let stop = stop.shared();
@@ -179,6 +202,7 @@ async fn lead(
             () = stop.clone() => return Ok(()),
         };
     }
+    tell(Course::Leads);
     let lost = async {
         match &mut leadership {
             Some(leadership) => leadership.lost().await,
@@ -186,7 +210,7 @@ async fn lead(
         }
     };
     tokio::select! {
-        () = controller.run(client, settings, begun, stop) => {}
+        () = controller.run(client, settings, || tell(Course::Works), stop) => {}
         () = lost => anyhow::bail!("the lease was lost; another manager may be at work"),
     }
     if let Some(leadership) = leadership {
@@ -241,6 +265,20 @@ fn identity() -> String {
         .duration_since(UNIX_EPOCH)
         .unwrap_or_default();
     format!("{host}_{:x}", since.as_nanos())
+}
+
+/// The address of an etcd server. Some write it as a URL; Paddle takes a host and a port.
+pub(crate) fn etcd_server(text: &str) -> Result<String, String> {
+    let server = text.trim().trim_end_matches('/');
+    let server = server.strip_prefix("http://").unwrap_or(server);
+    let (host, port) = server.rsplit_once(':').unwrap_or((server, ""));
+    let is_host = !host.is_empty() && !host.contains(['/', ':', '@']);
+    match (is_host, port.parse::<u16>()) {
+        (true, Ok(_)) => Ok(server.to_owned()),
+        _ => Err(format!(
+            "{text:?} is no HOST:PORT, such as paddle-elastic-etcd.paddle-system.svc.cluster.local:2379"
+        )),
+    }
 }
 
 fn some(text: String) -> Option<String> {

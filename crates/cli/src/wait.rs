@@ -17,6 +17,9 @@ const NAMES_PATIENCE: Duration = Duration::from_secs(120);
 /// How long a parameter server that answers may refuse connections: some jobs
 /// have servers that never listen.
 const SERVERS_PATIENCE: Duration = Duration::from_secs(60);
+/// When DNS is asked first. Some servers remember for 5 s, or 30 s, that a name was missing,
+/// and no kubelet tells the address of a pod much sooner than this.
+const FIRST_LOOK: Duration = Duration::from_secs(1);
 /// How soon is looked again.
 const PAUSE: Duration = Duration::from_millis(250);
 /// How soon names are asked for again that are missing for long: every pod of the
@@ -45,6 +48,16 @@ pub(crate) struct Args {
     /// Endpoints of the parameter servers
     #[arg(long, env = "PADDLE_PSERVERS_IP_PORT_LIST", value_delimiter = ',')]
     server_endpoints: Vec<String>,
+    /// Wait until every heter trainer accepts connections too
+    #[arg(long)]
+    heters: bool,
+    /// Endpoints of the heter trainers
+    #[arg(
+        long,
+        env = "PADDLE_ALL_HETER_TRAINER_IP_PORT_LIST",
+        value_delimiter = ','
+    )]
+    heter_endpoints: Vec<String>,
     /// Where the first parameter server meets its peers before it serves
     #[arg(long, env = "PADDLE_GLOO_HTTP_ENDPOINT", default_value = "")]
     meeting: String,
@@ -93,6 +106,13 @@ async fn wait(args: &Args) {
             ));
         }
     }
+    if args.heters {
+        for heter in servers(&args.heter_endpoints, "", Instant::now()).await {
+            say(&format!(
+                "heter trainer {heter} does not accept connections; going on"
+            ));
+        }
+    }
 }
 
 /// Waits for names; returns those that are missing in the end.
@@ -105,8 +125,12 @@ async fn names(args: &Args) -> Vec<String> {
         .filter_map(host)
         .chain(own)
         .collect();
-    let mut missing: BTreeSet<String> = args.worker_endpoints.iter().filter_map(host).collect();
+    let peers = args.worker_endpoints.iter().chain(&args.heter_endpoints);
+    let mut missing: BTreeSet<String> = peers.filter_map(host).collect();
     missing.extend(essential.iter().cloned());
+    if !are_in_hosts(&missing) {
+        sleep(FIRST_LOOK).await;
+    }
     let mut essential_since = None;
     let mut pause = PAUSE;
     loop {
@@ -127,8 +151,15 @@ async fn names(args: &Args) -> Vec<String> {
             return missing.into_iter().collect();
         }
         sleep(pause).await;
-        pause = (pause * 2).min(LONGEST_PAUSE);
+        pause = (pause * 5 / 4).min(LONGEST_PAUSE);
     }
+}
+
+/// Whether nobody has to be asked, as on one machine.
+fn are_in_hosts(names: &BTreeSet<String>) -> bool {
+    let hosts = std::fs::read_to_string("/etc/hosts").unwrap_or_default();
+    let known: BTreeSet<&str> = hosts.split_whitespace().collect();
+    names.iter().all(|name| known.contains(name.as_str()))
 }
 
 /// Waits for parameter servers; returns those that refuse in the end.
@@ -240,9 +271,11 @@ mod tests {
         let args = Args {
             names: true,
             servers: false,
+            heters: false,
             own: "localhost".to_owned(),
             meeting: String::new(),
             server_endpoints: vec!["localhost:1".to_owned()],
+            heter_endpoints: Vec::new(),
             worker_endpoints: vec!["localhost:1".to_owned(), "localhost:2".to_owned()],
         };
         assert_eq!(names(&args).await, Vec::<String>::new());

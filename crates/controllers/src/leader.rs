@@ -14,8 +14,9 @@ const LEASE_SECONDS: u64 = 15;
 const LEASE: Duration = Duration::from_secs(LEASE_SECONDS);
 /// How long before its end the lease is renewed, in seconds.
 const RENEW_BEFORE_SECONDS: u64 = 5;
-/// How often is looked whether it still is.
-const CHECK_EVERY: Duration = Duration::from_secs(2);
+/// How long before its end is looked whether it was renewed, and how often from then on.
+const CHECK_BEFORE: Duration = Duration::from_secs(4);
+const CHECK_EVERY: Duration = Duration::from_secs(1);
 
 /// The leadership over a lease.
 #[derive(Debug)]
@@ -67,10 +68,15 @@ impl Leadership {
     /// is over by our own clock, even if we can't ask whose it is.
     pub async fn lost(&mut self) {
         let mut renewed = Timestamp::now();
-        while Timestamp::now().duration_since(renewed).unsigned_abs() < LEASE {
+        loop {
+            let age = Timestamp::now().duration_since(renewed).unsigned_abs();
+            let Some(left) = LEASE.checked_sub(age) else {
+                return;
+            };
+            let pause = left.saturating_sub(CHECK_BEFORE).max(CHECK_EVERY);
             tokio::select! {
                 _ = self.held.wait_for(|held| !*held) => return,
-                () = tokio::time::sleep(CHECK_EVERY) => {}
+                () = tokio::time::sleep(pause) => {}
             }
             let asked = self.leases.get(&self.name);
             if let Ok(Ok(lease)) = tokio::time::timeout(CHECK_EVERY, asked).await {

@@ -8,6 +8,7 @@ mod clock;
 mod common;
 mod drive;
 mod error;
+mod etcd;
 mod events;
 mod leader;
 mod memory;
@@ -28,6 +29,7 @@ use kube::{Api, Client, Resource};
 pub use clock::Clock;
 pub use drive::Options;
 pub use error::Error;
+pub use etcd::Etcd;
 pub use leader::{Leadership, lead};
 pub use metrics::Metrics;
 

@@ -74,7 +74,11 @@ pub(crate) fn interrupted(kind: &str, error: &watcher::Error) {
     if let watcher::Error::InitialListFailed(kube::Error::Api(status)) = error
         && status.code == 404
     {
-        tracing::warn!(%kind, "the API server does not know this kind: apply its CRD (deploy/v1/crd.yaml)");
+        let remedy = match kind {
+            "PodGroup" => "install Volcano",
+            _ => "apply its CRD (deploy/v1/crd.yaml)",
+        };
+        tracing::warn!(%kind, "the API server does not know this kind: {remedy}");
     } else {
         tracing::warn!(%kind, %error, "a watch was interrupted and goes on");
     }

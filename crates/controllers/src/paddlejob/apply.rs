@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use api::{PaddleJob, labels};
 use futures::{StreamExt, TryStreamExt, stream};
@@ -11,12 +12,12 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions};
 use kube::core::Request;
 use kube::{Resource, ResourceExt};
-use plan::paddlejob::{Deletion, Plan, Refusal, STOP_AFTER_SECONDS, Wake};
+use plan::paddlejob::{Deletion, EtcdWrite, Plan, Refusal, STOP_AFTER_SECONDS, Wake};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use super::context::Context;
-use super::wire::{IntoChild, WireConfigMap, WirePod, WireService};
+use super::wire::{IntoChild, WireConfigMap, WirePod, WirePodGroup, WireService};
 use crate::cache::{Cache, Child, Owner};
 use crate::common::Common;
 use crate::error::{code, is_refusal};
@@ -26,6 +27,11 @@ use crate::{Error, identity};
 /// How many requests of one job are under way at once.
 const PARALLEL: usize = 16;
 
+/// How soon another block of ports is looked for when one was taken meanwhile.
+const TAKEN: Duration = Duration::from_millis(50);
+/// How often an etcd is looked for that is not there: no watch tells when it comes.
+pub(super) const ETCD_AGAIN: Duration = Duration::from_secs(5);
+
 /// What came of applying a plan.
 #[derive(Debug, Default)]
 pub(super) struct Applied {
@@ -33,6 +39,10 @@ pub(super) struct Applied {
     pub(super) refusal: Option<Refusal>,
     /// The job itself was changed: the status waits for the next pass.
     pub(super) is_over: bool,
+    /// Etcd has not heard what it should: it is tried again, less and less often.
+    pub(super) is_untold: bool,
+    /// When another pass is due, if what was planned could not be had.
+    pub(super) retry: Option<Duration>,
 }
 
 /// Writes what the plan says, in an order in which nothing starts too early:
@@ -45,6 +55,12 @@ pub(super) async fn apply(
     // Named one by one, so that a new kind of child can't be forgotten here.
     let Plan {
         removes_finalizer,
+        host_port,
+        begins_at,
+        etcd,
+        awaits_etcd,
+        pod_group,
+        pod_group_deleted,
         services_created,
         services_deleted,
         config_map,
@@ -64,8 +80,8 @@ pub(super) async fn apply(
         namespace: identity(&job.metadata.namespace),
     };
     let over = Applied {
-        refusal: None,
         is_over: true,
+        ..Applied::default()
     };
     if *removes_finalizer && remove_finalizer(&context.common, &job.metadata).await? {
         return Ok(over);
@@ -74,10 +90,53 @@ pub(super) async fn apply(
         on.delete_job().await?;
         return Ok(over);
     }
+    if let Some(port) = host_port {
+        let is_given = on.take_ports(*port).await?;
+        return Ok(Applied {
+            retry: (!is_given).then_some(TAKEN),
+            ..over
+        });
+    }
+    let uid = identity(&job.metadata.uid);
+    if begins_at.is_some_and(|port| !context.ledger.give_ports(uid, port)) {
+        return Ok(Applied {
+            retry: Some(TAKEN),
+            ..over
+        });
+    }
+    let mut is_untold = false;
+    match etcd {
+        Some(write) if *awaits_etcd => {
+            if let Err(message) = on.tell_etcd(write).await {
+                return Ok(Applied {
+                    refusal: Some(Refusal {
+                        reason: "EtcdUnreachable",
+                        message,
+                    }),
+                    retry: Some(ETCD_AGAIN),
+                    ..Applied::default()
+                });
+            }
+        }
+        // Of a job that has ended, which another manager had begun.
+        Some(_) if context.etcd.servers.is_empty() => {}
+        // Nothing else depends on it.
+        Some(write) => {
+            if let Err(error) = on.tell_etcd(write).await {
+                tracing::warn!(%error, ?write, "etcd does not know what a job wants it to");
+                is_untold = true;
+            }
+        }
+        None => {}
+    }
+    let mut refusal = None;
+    if let Some(group) = pod_group {
+        refusal = on.write_pod_group(group).await?;
+    }
     let services = services_created
         .iter()
         .map(|service| on.create::<WireService, _>(&context.services, service));
-    let mut refusal = parallel(services).await?;
+    refusal = refusal.or(parallel(services).await?);
     if let Some(data) = config_map {
         refusal = refusal.or(on.write_config_map(data).await?);
     }
@@ -97,10 +156,12 @@ pub(super) async fn apply(
         parallel(pods_stopped.iter().map(|pod| on.stop(pod))).await?,
         parallel(pods_deleted.iter().map(|pod| on.delete_pod(pod))).await?,
         parallel(services_deleted.iter().map(|name| on.delete_service(name))).await?,
+        on.delete_pod_group(*pod_group_deleted).await?,
     ];
     Ok(Applied {
         refusal: refusals.into_iter().flatten().next(),
-        is_over: false,
+        is_untold,
+        ..Applied::default()
     })
 }
 
@@ -257,6 +318,74 @@ impl Target<'_> {
             Err(error) => return self.refusal(Err(failed("patch", "ConfigMap", name, error))),
         }
         Ok(None)
+    }
+
+    /// Gives a block of ports to the job; false when it was given to another meanwhile.
+    async fn take_ports(&self, port: u16) -> Result<bool, Error> {
+        let meta = &self.job.metadata;
+        if !self.context.ledger.give_ports(identity(&meta.uid), port) {
+            return Ok(false);
+        }
+        let patch = json!({"metadata": {
+            "resourceVersion": meta.resource_version,
+            "annotations": {labels::HOST_PORT: port.to_string()},
+        }});
+        let (jobs, name) = (self.api::<PaddleJob>(), identity(&meta.name));
+        writes::patch(&jobs, "give ports to", "PaddleJob", name, &patch).await?;
+        Ok(true)
+    }
+
+    async fn tell_etcd(&self, write: &EtcdWrite) -> Result<(), String> {
+        let Context {
+            common,
+            etcd,
+            ledger,
+            ..
+        } = self.context;
+        etcd.write(&common.client, write).await?;
+        ledger.told(identity(&self.job.metadata.uid), write.clone());
+        Ok(())
+    }
+
+    async fn write_pod_group(&self, group: &Value) -> Result<Option<Refusal>, Error> {
+        let cache = &self.context.pod_groups;
+        let name = identity(&self.job.metadata.name);
+        let Some(old) = self.known(cache, name) else {
+            return match self.create::<WirePodGroup, _>(cache, group).await {
+                Err(Error::Apply { source, .. }) if is_gone(&source) => Ok(Some(Refusal {
+                    reason: "NoVolcano",
+                    message: "the API server knows no PodGroups: install Volcano, or start the manager without --scheduling=volcano".to_owned(),
+                })),
+                created => created,
+            };
+        };
+        let mut spec = group.get("spec").cloned().unwrap_or_default();
+        if let Some(amounts) = spec.get_mut("minResources").and_then(Value::as_object_mut) {
+            for resource in old.view.min_resources.keys() {
+                amounts.entry(resource).or_insert(Value::Null);
+            }
+        }
+        let patch = json!({"metadata": {"uid": old.uid}, "spec": spec});
+        let groups = self.api::<WirePodGroup>();
+        let patched = groups
+            .patch(name, &PatchParams::default(), &Patch::Merge(patch))
+            .await;
+        match patched {
+            Ok(group) => note(cache, group),
+            Err(error) if is_gone(&error) => {}
+            Err(error) => return self.refusal(Err(failed("patch", "PodGroup", name, error))),
+        }
+        Ok(None)
+    }
+
+    async fn delete_pod_group(&self, goes: bool) -> Result<Option<Refusal>, Error> {
+        let name = identity(&self.job.metadata.name);
+        let known = self.known(&self.context.pod_groups, name);
+        let Some(known) = known.filter(|_| goes) else {
+            return Ok(None);
+        };
+        let (groups, how) = (self.api::<WirePodGroup>(), DeleteParams::default());
+        self.refusal(writes::delete(&groups, "PodGroup", name, &known.uid, how).await)
     }
 
     /// A child of the job as far as we know.

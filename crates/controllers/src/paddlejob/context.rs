@@ -3,9 +3,12 @@
 
 use kube::Client;
 use kube::runtime::reflector::Store;
-use plan::paddlejob::{ConfigMapView, PodPhase, PodView, Settings};
+use plan::paddlejob::{ConfigMapView, PodGroupView, PodPhase, PodView, Settings};
 
-use super::NAME;
+use super::ledger::Ledger;
+use super::stored::StoredJob;
+use super::{Means, NAME};
+use crate::Etcd;
 use crate::cache::Cache;
 use crate::common::Common;
 use crate::drive::Options;
@@ -19,6 +22,11 @@ pub(super) struct Context {
     pub(super) pods: Cache<PodView>,
     pub(super) config_maps: Cache<ConfigMapView>,
     pub(super) services: Cache<()>,
+    pub(super) pod_groups: Cache<PodGroupView>,
+    pub(super) etcd: Etcd,
+    pub(super) ledger: Ledger,
+    /// All jobs: no two share a port.
+    pub(super) jobs: Store<StoredJob>,
     /// The sets that jobs may use.
     pub(super) sets: Store<StoredSet>,
 }
@@ -27,15 +35,20 @@ impl Context {
     /// A context with empty caches.
     pub(super) fn new(
         client: Client,
-        options: Options<Settings>,
+        options: Options<Means>,
+        jobs: Store<StoredJob>,
         sets: Store<StoredSet>,
     ) -> Context {
         Context {
             common: Common::new(NAME, client, &options, COUNTS),
-            settings: options.settings,
+            settings: options.settings.plan,
+            etcd: options.settings.etcd,
+            jobs,
+            ledger: Ledger::default(),
             pods: Cache::remembering(|pod| pod.phase == PodPhase::Succeeded),
             config_maps: Cache::default(),
             services: Cache::default(),
+            pod_groups: Cache::default(),
             sets,
         }
     }

@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
+use api::PaddleJob;
 use kube::runtime::controller::Action;
 use kube::runtime::watcher;
 use kube::{Client, Resource};
@@ -11,6 +12,7 @@ use tokio::task::JoinSet;
 
 mod apply;
 mod context;
+mod ledger;
 mod observe;
 mod stored;
 mod unreadable;
@@ -23,7 +25,7 @@ use stored::StoredJob;
 use crate::cache::WRITTEN_FOR;
 use crate::common::{Common, Report};
 use crate::drive::{self, Objects, Options, Passes};
-use crate::{Error, clock, identity, scoped};
+use crate::{Error, Etcd, clock, identity, scoped};
 
 /// The lease of this controller: the id of the Go operator, so that old and
 /// new never run at once.
@@ -32,11 +34,24 @@ pub const LEASE: &str = "b2a304f2.paddlepaddle.org";
 /// The name of this controller in metrics and events.
 const NAME: &str = "paddlejob-controller";
 
+/// How often it is tried to take the keys of a job that is gone away from etcd: for five
+/// minutes.
+const FORGETTING: u32 = 60;
+
+/// What the controller works with.
+#[derive(Clone, Debug, Default)]
+pub struct Means {
+    /// What decisions depend on.
+    pub plan: Settings,
+    /// The etcd servers of elastic jobs.
+    pub etcd: Etcd,
+}
+
 /// Runs the controller until `shutdown`, then lets running passes end.
 /// `ready` is called when the caches are filled and work begins.
 pub async fn run(
     client: Client,
-    options: Options<Settings>,
+    options: Options<Means>,
     ready: impl FnOnce(),
     shutdown: impl Future<Output = ()> + Send + Sync + 'static,
 ) {
@@ -45,7 +60,7 @@ pub async fn run(
     let jobs = Objects::new();
     let mut tasks = JoinSet::new();
     let sets = watch::sets(&mut tasks, &client, namespace, &jobs);
-    let context = Context::new(client.clone(), options, sets);
+    let context = Context::new(client.clone(), options, jobs.store.clone(), sets);
     let context = Arc::new(context);
     let concerned = jobs.concerned.clone();
     let filled = watch::children(&mut tasks, &context, namespace, &concerned);
@@ -64,17 +79,42 @@ impl Passes for Context {
 
     fn keep(&self, uids: &HashSet<String>) {
         self.common.memories.keep(uids);
+        self.ledger.keep(|uid| uids.contains(uid));
     }
 
     fn note(&self, event: &watcher::Event<StoredJob>) {
         if let watcher::Event::Delete(job) = event {
-            self.common.memories.forget(identity(&job.meta().uid));
+            let uid = identity(&job.meta().uid);
+            self.common.memories.forget(uid);
+            self.ledger.keep(|other| other != uid);
+            if let StoredJob::Good(job) = job {
+                forget_keys(self, job);
+            }
         }
     }
 
     async fn pass(&self, job: &StoredJob) -> Result<Action, Error> {
         reconcile(job, self).await
     }
+}
+
+/// Takes away what etcd knows of a job that is gone, which nobody else would.
+fn forget_keys(context: &Context, job: &PaddleJob) {
+    let Some(write) = paddlejob::remove_keys(job).filter(|_| !context.etcd.servers.is_empty())
+    else {
+        return;
+    };
+    let (etcd, client) = (context.etcd.clone(), context.common.client.clone());
+    tokio::spawn(async move {
+        let mut again = 0..FORGETTING;
+        while let Err(error) = etcd.write(&client, &write).await {
+            if again.next().is_none() {
+                tracing::warn!(%error, ?write, "keys of a job that is gone stay in etcd");
+                return;
+            }
+            tokio::time::sleep(apply::ETCD_AGAIN).await;
+        }
+    });
 }
 
 /// The only place where the steps meet.
@@ -88,7 +128,7 @@ async fn reconcile(stored: &StoredJob, context: &Context) -> Result<Action, Erro
     let seen = observe::observe(context, job, now).await?;
     let mut plan = paddlejob::plan(job, &seen, &context.settings, now);
     let applied = apply::apply(context, job, &plan).await?;
-    let is_refused = applied.refusal.is_some();
+    let is_refused = applied.refusal.is_some() || applied.is_untold;
     if let Some(refusal) = applied.refusal {
         paddlejob::refuse(&mut plan, job, refusal, now);
     }
@@ -109,5 +149,5 @@ async fn reconcile(stored: &StoredJob, context: &Context) -> Result<Action, Erro
     let retry = common.memories.judge(uid, is_refused);
     let unseen = (!seen.creating.is_empty()).then_some(WRITTEN_FOR);
     let planned = plan.wake_at.map(|at| clock::until(at, now));
-    Ok(clock::wake([planned, unseen, retry, later]))
+    Ok(clock::wake([planned, unseen, retry, later, applied.retry]))
 }

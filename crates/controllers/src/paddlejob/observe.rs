@@ -1,14 +1,18 @@
 //! Observing: what is seen of a job's children. It reads and never writes.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use api::PaddleJob;
 use jiff::Timestamp;
 use kube::runtime::reflector::ObjectRef;
-use plan::paddlejob::{SampleSetView, Seen, is_overdue};
+use plan::paddlejob::{
+    PodGroupView, PortHolder, SampleSetView, Seen, Training, awaits_training, has_records,
+    held_port, is_overdue, needs_ports, status_key,
+};
 
 use super::context::Context;
+use super::stored::StoredJob;
 use crate::{Error, identity, nodes};
 
 /// What the caches show, and, for pods that are overdue to be gone, whether
@@ -45,11 +49,75 @@ pub(super) async fn observe(
             .collect(),
         lost_nodes: BTreeSet::new(),
         sample_set: sample_set(context, job),
+        pod_group: pod_group(context, job),
+        port_holders: port_holders(context, job),
+        told_etcd: context.ledger.last_told(uid),
+        training: None,
+    };
+    let training = match awaits_training(job, &seen.pods) {
+        true => training(context, job).await,
+        false => None,
     };
     let overdue = seen.pods.iter().filter(|pod| is_overdue(pod, now));
     let suspects = overdue.filter_map(|pod| pod.node.as_deref()).collect();
     let lost_nodes = nodes::lost(&context.common.client, suspects).await?;
-    Ok(Seen { lost_nodes, ..seen })
+    Ok(Seen {
+        lost_nodes,
+        training,
+        ..seen
+    })
+}
+
+/// What etcd says of the training.
+async fn training(context: &Context, job: &PaddleJob) -> Option<Training> {
+    let key = status_key(job);
+    match context.etcd.get(&context.common.client, &key).await {
+        Ok(word) => Some(Training::read(word.as_deref())),
+        Err(error) => {
+            tracing::warn!(%error, key, "it is not known whether a job has trained");
+            None
+        }
+    }
+}
+
+/// The PodGroup of a job.
+fn pod_group(context: &Context, job: &PaddleJob) -> Option<Arc<PodGroupView>> {
+    let groups = context.pod_groups.of(identity(&job.metadata.uid));
+    let mut groups = groups.seen.into_iter().chain(groups.unseen);
+    let own = groups.find(|group| Some(&group.name) == job.metadata.name.as_ref());
+    own.map(|group| Arc::clone(&group.view))
+}
+
+/// The ports that other jobs have: by their annotations, or since a moment ago.
+fn port_holders(context: &Context, job: &PaddleJob) -> Vec<PortHolder> {
+    if !needs_ports(job) {
+        return Vec::new();
+    }
+    let own = identity(&job.metadata.uid);
+    let jobs = context.jobs.state();
+    let others: HashMap<&str, &PaddleJob> = { jobs.iter() }
+        .filter_map(|other| match &**other {
+            StoredJob::Good(other) if needs_ports(other) => Some(&**other),
+            _ => None,
+        })
+        .map(|other| (identity(&other.metadata.uid), other))
+        .collect();
+    let given = context.ledger.ports(|uid| others.contains_key(uid));
+    let has_pods = |uid: &str| {
+        let pods = context.pods.of(uid);
+        !pods.seen.is_empty() || !pods.unseen.is_empty()
+    };
+    let holder = |(uid, other): (&&str, &&PaddleJob)| {
+        let was_given = given.get(*uid).copied();
+        Some(PortHolder {
+            uid: (*uid).to_owned(),
+            port: was_given.or_else(|| held_port(other))?,
+            // Who was given ports here is about to begin.
+            has_begun: was_given.is_some() || has_records(other) || has_pods(uid),
+        })
+    };
+    let others = others.iter().filter(|(uid, _)| **uid != own);
+    others.filter_map(holder).collect()
 }
 
 /// The set that a job uses, if it is there and can be read.

@@ -16,15 +16,15 @@ use tokio::task::JoinSet;
 
 use super::context::Context;
 use super::stored::StoredJob;
-use super::wire::{IntoChild, WireConfigMap, WirePod, WireService};
+use super::wire::{IntoChild, WireConfigMap, WirePod, WirePodGroup, WireService};
 use crate::cache::{Cache, Child};
 use crate::drive::{Concerned, Objects};
 use crate::scoped;
 use crate::stores::{self, News, StoredSet, interrupted};
 
-/// A cluster without SampleSets, or a manager that may not see them, runs jobs all the
-/// same; so they are not waited for longer than this.
-const PATIENCE_WITH_SETS: Duration = Duration::from_secs(5);
+/// A cluster without SampleSets or Volcano, or a manager that may not see them, runs jobs
+/// all the same; so they are not waited for longer than this.
+const PATIENCE_WITH_OTHERS: Duration = Duration::from_secs(5);
 
 /// Watches the sets that jobs use, and tells the jobs of what matters to them.
 pub(super) fn sets(
@@ -106,12 +106,28 @@ pub(super) async fn children(
         api::labels::RES_NAME,
         concerned,
     ));
+    let groups = context.settings.volcano.then(|| {
+        follow(
+            tasks,
+            context,
+            |c| &c.pod_groups,
+            scoped::<WirePodGroup>(client(), namespace),
+            api::labels::RES_NAME,
+            concerned,
+        )
+    });
     for filled in filled {
         // An error means that the task was ended: the process shuts down.
         let _ = filled.await;
     }
     let listed = context.sets.wait_until_ready();
-    let _ = tokio::time::timeout(PATIENCE_WITH_SETS, listed).await;
+    let others = async {
+        let _ = listed.await;
+        if let Some(groups) = groups {
+            let _ = groups.await;
+        }
+    };
+    let _ = tokio::time::timeout(PATIENCE_WITH_OTHERS, others).await;
 }
 
 /// Keeps a cache up to date with the objects that have a label.

@@ -2,10 +2,11 @@
 
 use std::collections::BTreeMap;
 
+use api::{PodGroup, PodGroupSpec, PodGroupStatus};
 use k8s_openapi::api::core::v1::{ConfigMap, Pod, Service};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference, Time};
 use kube::Resource;
-use plan::paddlejob::{ConfigMapView, PodView, wire};
+use plan::paddlejob::{ConfigMapView, PodGroupView, PodView, wire};
 use serde::{Deserialize, Deserializer};
 
 use crate::cache::{Child, Owner};
@@ -42,6 +43,17 @@ pub(super) struct WireService {
     metadata: ObjectMeta,
 }
 
+/// A PodGroup of Volcano.
+#[derive(Clone, Debug, Deserialize, Resource)]
+#[resource(inherit = PodGroup)]
+pub(super) struct WirePodGroup {
+    #[serde(deserialize_with = "slim_meta")]
+    metadata: ObjectMeta,
+    #[serde(default)]
+    spec: PodGroupSpec,
+    status: Option<PodGroupStatus>,
+}
+
 /// What can be kept in a cache of `V`s.
 pub(super) trait IntoChild<V> {
     /// The child, if it belongs to a PaddleJob.
@@ -66,6 +78,14 @@ impl IntoChild<ConfigMapView> for WireConfigMap {
 impl IntoChild<()> for WireService {
     fn into_child(self) -> Option<Child<()>> {
         Child::new(&self.metadata, Owner::of(&self.metadata, KIND)?, ())
+    }
+}
+
+impl IntoChild<PodGroupView> for WirePodGroup {
+    fn into_child(self) -> Option<Child<PodGroupView>> {
+        let owner = Owner::of(&self.metadata, KIND)?;
+        let view = PodGroupView::of(&self.spec, self.status.as_ref());
+        Child::new(&self.metadata, owner, view)
     }
 }
 

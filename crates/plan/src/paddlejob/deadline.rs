@@ -8,7 +8,12 @@ use super::Verdict;
 /// When the job has run too long; `None` when it may run for ever.
 pub fn active_until(job: &PaddleJob) -> Option<Timestamp> {
     let start = job.status.as_ref()?.start_time.as_ref()?.0;
-    after(start, job.spec.active_deadline_seconds?)
+    // One that is no deadline is refused, and ends nothing.
+    let seconds = job
+        .spec
+        .active_deadline_seconds
+        .filter(|seconds| *seconds > 0);
+    after(start, seconds?)
 }
 
 /// The verdict on a job that runs.

@@ -7,6 +7,7 @@ use api::{PaddleJob, Role};
 use serde_json::{Value, json};
 
 use super::mode::{Intranet, replicas};
+use super::{elastic, heter};
 use crate::names;
 
 /// The first of the ports of a pod: Paddle's own default range begins here.
@@ -23,6 +24,8 @@ pub const KEY_VARIABLE: &str = "PADDLE_OPERATOR_KEY";
 pub const PORT_KEY: &str = "PADDLE_PORT";
 /// The ConfigMap key with the endpoints of the parameter servers.
 pub const SERVERS_KEY: &str = "PADDLE_PSERVERS_IP_PORT_LIST";
+/// The ConfigMap key with the endpoints of the workers on other hardware.
+pub const HETERS_KEY: &str = "PADDLE_ALL_HETER_TRAINER_IP_PORT_LIST";
 /// The ConfigMap key with the endpoints of the workers.
 pub const TRAINERS_KEY: &str = "PADDLE_TRAINER_ENDPOINTS";
 
@@ -75,7 +78,7 @@ pub fn pod_ip(job: &PaddleJob, role: Role, rank: i32) -> Value {
 
 /// The variables of one pod, in order: `$(POD_IP)` sees only what precedes it.
 pub fn variables(job: &PaddleJob, role: Role, rank: i32, port: u16) -> Vec<Value> {
-    vec![
+    let mut variables = vec![
         pod_ip(job, role, rank),
         json!({"name": "PADDLE_TRAINER_ID", "value": rank.to_string()}),
         json!({"name": "TRAINING_ROLE", "value": training_role(role)}),
@@ -83,7 +86,17 @@ pub fn variables(job: &PaddleJob, role: Role, rank: i32, port: u16) -> Vec<Value
         // The port is written out: $(…) does not see what envFrom brings.
         json!({"name": "PADDLE_CURRENT_ENDPOINT", "value": format!("$(POD_IP):{port}")}),
         json!({"name": "PADDLE_JOB_ID", "value": job_id(job)}),
-    ]
+    ];
+    // Elastic workers agree on their ranks; one that insists on its own ends all of them
+    // when another is missing. And a server looks for the worker of its number: one beyond
+    // the last worker would end.
+    let workers = replicas(&job.spec, Role::Worker);
+    let has_no_worker = role == Role::Ps && (1..=rank).contains(&workers);
+    if elastic::is_elastic(&job.spec) || has_no_worker {
+        variables.retain(|variable| variable["name"] != "PADDLE_TRAINER_ID");
+    }
+    variables.extend(heter::variables(job, role));
+    variables
 }
 
 /// The lists that all pods share. `host` gives the address of a pod.
@@ -119,7 +132,14 @@ pub fn lists(
         data.insert("PADDLE_TRAINERS".to_owned(), workers.join(","));
         data.insert("PADDLE_TRAINERS_NUM".to_owned(), workers.len().to_string());
     }
-    if let (gloo @ 1.., Some(first)) = (spec.with_gloo.unwrap_or(1), servers.first()) {
+    let heters = hosts(Role::Heter);
+    if !heters.is_empty() {
+        heter::lists(job, endpoints(&heters), &mut data);
+    }
+    // Where there are heter trainers, Paddle's own launcher leaves it out too: they take part
+    // in every barrier of the workers, and gloo has no place for them.
+    let unset = if heter::is_heter(spec) { 0 } else { 1 };
+    if let (gloo @ 1.., Some(first)) = (spec.with_gloo.unwrap_or(unset), servers.first()) {
         data.insert("PADDLE_WITH_GLOO".to_owned(), gloo.to_string());
         data.insert("PADDLE_GLOO_RENDEZVOUS".to_owned(), "3".to_owned());
         let endpoint = format!("{first}:{}", port.saturating_add(GLOO_PORT_OFFSET));
@@ -144,21 +164,21 @@ pub fn listed_hosts(
     data: &BTreeMap<String, String>,
     role: Role,
 ) -> Option<impl Iterator<Item = Option<&str>>> {
-    let endpoints = data.get(list_of(role)?)?.split(',');
+    let endpoints = data.get(list_of(role))?.split(',');
     Some(endpoints.map(|endpoint| Some(endpoint.rsplit_once(':')?.0)))
 }
 
 /// How many pods of a role the lists have that were written before.
 pub fn listed_size(data: &BTreeMap<String, String>, role: Role) -> Option<i32> {
-    let endpoints = data.get(list_of(role)?);
+    let endpoints = data.get(list_of(role));
     i32::try_from(endpoints.map_or(0, |list| list.split(',').count())).ok()
 }
 
 /// The key of the list of endpoints of a role.
-const fn list_of(role: Role) -> Option<&'static str> {
+const fn list_of(role: Role) -> &'static str {
     match role {
-        Role::Ps => Some(SERVERS_KEY),
-        Role::Worker => Some(TRAINERS_KEY),
-        Role::Heter => None,
+        Role::Ps => SERVERS_KEY,
+        Role::Worker => TRAINERS_KEY,
+        Role::Heter => HETERS_KEY,
     }
 }

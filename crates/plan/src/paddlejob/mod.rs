@@ -13,7 +13,11 @@ use serde_json::Value;
 mod cleaning;
 mod data;
 mod deadline;
+mod elastic;
 mod environment;
+mod gang;
+mod heter;
+mod host;
 mod mode;
 mod nodes;
 mod phase;
@@ -34,6 +38,9 @@ mod world;
 pub use crate::event::Event;
 pub use cleaning::STOP_AFTER_SECONDS;
 pub use data::uses_data;
+pub use elastic::{EtcdWrite, Training, awaits_training, remove_keys, status_key};
+pub use gang::PodGroupView;
+pub use host::{PortHolder, PortRange, has_records, held_port, needs_ports};
 pub use mode::{Intranet, Mode};
 pub use nodes::is_overdue;
 pub use pods::WAIT_CONTAINER;
@@ -42,7 +49,7 @@ pub use rendezvous::config_map;
 pub use status::urgency;
 pub use world::{Address, ConfigMapView, PodPhase, PodView, SampleSetView, Seen, Trouble};
 
-use mode::finishing_roles;
+use mode::finishing_role;
 use roster::{Roster, State};
 
 /// How many bytes of templates become pods in one pass: enough for 2,000 pods of
@@ -54,6 +61,12 @@ const BIRTHS: usize = 8 << 20;
 pub struct Settings {
     /// Image of the init container that waits for peers; `None` leaves it out.
     pub init_image: Option<String>,
+    /// Volcano schedules jobs, all pods of one at once.
+    pub volcano: bool,
+    /// The etcd servers through which elastic jobs find their workers, as `host:port`.
+    pub etcd: Vec<String>,
+    /// The ports of jobs on the network of their nodes.
+    pub ports: PortRange,
 }
 
 /// What is to be done, and what the status says then.
@@ -61,6 +74,19 @@ pub struct Settings {
 pub struct Plan {
     /// The finalizer of the Go operator goes.
     pub removes_finalizer: bool,
+    /// The first of the ports that become the job's; nothing else is done then.
+    pub host_port: Option<u16>,
+    /// The first of the ports on which the pods to create listen, when they are the first of
+    /// the job: they are made only if no other job got these ports meanwhile.
+    pub begins_at: Option<u16>,
+    /// What is to be told to etcd.
+    pub etcd: Option<EtcdWrite>,
+    /// Nothing is begun before etcd has heard it.
+    pub awaits_etcd: bool,
+    /// The PodGroup, when it has to be written.
+    pub pod_group: Option<Value>,
+    /// The PodGroup goes.
+    pub pod_group_deleted: bool,
     /// Services to create.
     pub services_created: Vec<Value>,
     /// Services to delete.
@@ -180,13 +206,22 @@ pub fn plan(job: &PaddleJob, seen: &Seen, settings: &Settings, now: Timestamp) -
         if roster.is_stale {
             // The watch will bring the job that these pods were made for.
         } else if let Some(verdict) = outcome(job, &roster) {
-            carry_out(&mut plan, job, &roster, verdict, now);
-        } else if let Some(refusal) = refusal::fault(job) {
+            carry_out(&mut plan, job, seen, &roster, verdict, now);
+        } else if let Some(refusal) = refusal::fault(job, settings) {
             refusal::refuse(&mut plan, job, refusal, now);
+            // What runs already goes on, but no longer than it may.
+            let stopped = suspend::verdict(job).or_else(|| deadline::verdict(job, now));
+            match (stopped, deadline::active_until(job)) {
+                (Some(verdict), _) => carry_out(&mut plan, job, seen, &roster, verdict, now),
+                (None, Some(until)) => plan.wake_at(until),
+                (None, None) => {}
+            }
         } else if let Some(verdict) = verdict(job, seen, &roster, now) {
-            carry_out(&mut plan, job, &roster, verdict, now);
+            carry_out(&mut plan, job, seen, &roster, verdict, now);
         } else if let Some(wait) = data::wait(job, seen, &roster) {
             data::hold(&mut plan, job, &roster, wait, now);
+        } else if let Some(need) = host::need(job, seen, settings) {
+            host::provide(&mut plan, job, need, now);
         } else {
             proceed(&mut plan, job, seen, &roster, settings, now);
         }
@@ -195,15 +230,16 @@ pub fn plan(job: &PaddleJob, seen: &Seen, settings: &Settings, now: Timestamp) -
     if plan.status.observed_generation != told {
         let misspelt = validity::misspelt(job).into_iter();
         let misspelt = misspelt.map(|told| Event::warning("Misspelt", told));
-        plan.events.extend(misspelt);
+        let ignored = validity::ignored(job, settings).into_iter();
+        let ignored = ignored.map(|told| Event::warning("Ignored", told));
+        plan.events.extend(misspelt.chain(ignored));
     }
     plan
 }
 
 /// What the pods themselves have settled, whatever the spec says by now.
 fn outcome(job: &PaddleJob, roster: &Roster<'_>) -> Option<Verdict> {
-    let finishing = finishing_roles(&job.spec).iter();
-    let mut finishing = finishing.flat_map(|role| roster.role(*role)).peekable();
+    let mut finishing = roster.role(finishing_role(&job.spec)).peekable();
     let any = finishing.peek().is_some();
     (any && finishing.all(|member| member.state() == State::Done)).then_some(Verdict::Complete)
 }
@@ -212,7 +248,7 @@ fn verdict(job: &PaddleJob, seen: &Seen, roster: &Roster<'_>, now: Timestamp) ->
     suspend::verdict(job)
         .or_else(|| restart::after_failure(job, roster))
         .or_else(|| deadline::verdict(job, now))
-        .or_else(|| scaling::verdict(job, roster.attempt, seen))
+        .or_else(|| scaling::verdict(job, roster, seen))
         .or_else(|| restart::after_disruption(job, roster))
 }
 
@@ -221,6 +257,7 @@ fn verdict(job: &PaddleJob, seen: &Seen, roster: &Roster<'_>, now: Timestamp) ->
 fn carry_out(
     plan: &mut Plan,
     job: &PaddleJob,
+    seen: &Seen,
     roster: &Roster<'_>,
     verdict: Verdict,
     now: Timestamp,
@@ -241,6 +278,7 @@ fn carry_out(
             verdict::keep_suspended(plan, job);
             let others = roster.old.iter().chain(&roster.surplus).copied();
             delete(plan, others.chain(roster.present()));
+            gang::dissolve(plan, seen);
         }
         Verdict::Suspend => verdict::suspend(plan, job, roster, now),
     }
@@ -263,16 +301,20 @@ fn proceed(
             .copied()
             .chain(roster.surplus.iter().copied()),
     );
+    elastic::tell(plan, job, seen, now);
+    let is_gang = gang::is_gang(job, roster, settings);
+    let gang_waits = is_gang.then(|| gang::follow(plan, job, seen)).flatten();
     let rest = restart::rests_until(job, now);
     if let Some(until) = rest {
         plan.wake_at(until);
     }
     if roster.old.is_empty() && rest.is_none() {
         replace_evicted(plan, roster, now);
-        let port = rendezvous::port(roster, seen);
+        let port = rendezvous::port(job, roster, seen);
         // What is being created may be of an older attempt: it is seen first.
         // And in Service mode the lists come first, which wait for surplus pods.
-        let births = if seen.creating.is_empty() && !roster.has_superfluous() {
+        let is_settled = seen.creating.is_empty() && !roster.has_superfluous();
+        let births = if is_settled && gang_waits.is_none() {
             births(job, roster)
         } else {
             Vec::new()
@@ -287,11 +329,13 @@ fn proceed(
                     attempt: roster.attempt,
                     key,
                     port,
+                    is_gang,
                     partitions: seen.sample_set.as_ref().map_or(0, |set| set.partitions),
                 };
                 pods::build(job, &birth, settings)
             })
             .collect();
+        plan.begins_at = host::begins_at(job, seen).filter(|_| !plan.pods_created.is_empty());
         if Intranet::of(&job.spec) == Intranet::Service {
             let wanted: BTreeSet<&str> = roster
                 .members
@@ -319,12 +363,13 @@ fn proceed(
         plan.is_urgent |= rendezvous::awaits_record(job, roster);
         plan.config_map = data.filter(|data| Some(data) != written);
     }
-    // Once it is gone, nobody else knows that it succeeded.
-    plan.is_urgent |= roster
-        .members
-        .iter()
-        .any(|member| member.succeeded && !member.is_recorded());
-    phase::proceed(plan, job, roster, now);
+    // Once it is gone, nobody else knows that it succeeded; nor does etcd know for long.
+    let is_elastic = elastic::is_elastic(&job.spec);
+    plan.is_urgent |= roster.members.iter().any(|member| {
+        let is_done = is_elastic && member.state() == State::Done && !member.is_on_record_as_done();
+        is_done || (member.succeeded && !member.is_recorded())
+    });
+    phase::proceed(plan, job, roster, gang_waits, now);
     data::describe(&mut plan.status, job, seen, now);
     if let Some(until) = deadline::active_until(job) {
         plan.wake_at(until);
@@ -337,11 +382,18 @@ fn replace_evicted(plan: &mut Plan, roster: &Roster<'_>, now: Timestamp) {
         .members
         .iter()
         .filter(|member| member.state() == State::Disrupted)
-        .filter_map(|member| member.pod);
-    for pod in evicted {
+        .filter_map(|member| Some((member, member.pod?)))
+        .filter(|(_, pod)| pod.deleted_at.is_none());
+    for (member, pod) in evicted {
         match restart::replaced_at(pod).filter(|at| *at > now) {
             Some(at) => plan.wake_at(at),
-            None => delete(plan, std::iter::once(pod)),
+            None => {
+                if member.counts == Some(false) {
+                    let message = format!("pod {} {}", pod.name, restart::fate(member));
+                    plan.events.push(Event::warning("NotTrained", message));
+                }
+                delete(plan, std::iter::once(pod));
+            }
         }
     }
 }
@@ -381,6 +433,8 @@ fn delete<'a>(plan: &mut Plan, pods: impl Iterator<Item = &'a PodView>) {
 /// What remains to be done for a job that has ended.
 fn end(plan: &mut Plan, job: &PaddleJob, seen: &Seen, phase: Phase, now: Timestamp) {
     cleaning::clean(plan, &job.spec, phase, seen);
+    gang::dissolve(plan, seen);
+    elastic::forget(plan, job, seen);
     phase::keep_ended(plan, job, now);
     match deadline::kept_until(job) {
         // Somebody's finalizer may hold a job that was deleted before.

@@ -70,12 +70,10 @@ pub fn replicas(spec: &PaddleJobSpec, role: Role) -> i32 {
     spec.role(role).map_or(0, |role| role.replicas.max(0))
 }
 
-/// The roles whose success makes the job complete. Parameter servers never end
-/// by themselves, so they count only where there is nothing else.
-pub fn finishing_roles(spec: &PaddleJobSpec) -> &'static [Role] {
-    if spec.worker.is_none() && spec.heter.is_none() {
-        &[Role::Ps]
-    } else {
-        &[Role::Worker, Role::Heter]
-    }
+/// The role whose success makes the job complete. Parameter servers and heter trainers
+/// never end by themselves, so they count only where there is nothing else.
+pub fn finishing_role(spec: &PaddleJobSpec) -> Role {
+    let finishes = |role: &Role| spec.role(*role).is_some();
+    let roles = [Role::Worker, Role::Heter].into_iter();
+    { roles }.find(finishes).unwrap_or(Role::Ps)
 }

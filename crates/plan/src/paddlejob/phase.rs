@@ -1,17 +1,23 @@
 //! The phase of a job on its way, and the conditions that say why it is there.
 
-use api::{PaddleJob, PaddleJobStatus, Phase};
+use api::{PaddleJob, PaddleJobStatus, Phase, Role};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use super::mode::Intranet;
-use super::roster::{Member, Roster};
+use super::roster::{Member, Roster, State};
 use super::status::{condition, observe, set, trouble};
 use super::world::{Address, PodView, Trouble};
-use super::{Event, Plan, restart, scaling};
+use super::{Event, Plan, gang, restart, scaling};
 
 /// The status of a job on its way.
-pub(super) fn proceed(plan: &mut Plan, job: &PaddleJob, roster: &Roster<'_>, now: Timestamp) {
+pub(super) fn proceed(
+    plan: &mut Plan,
+    job: &PaddleJob,
+    roster: &Roster<'_>,
+    gang_waits: Option<String>,
+    now: Timestamp,
+) {
     let old_phase = plan.status.phase;
     let phase = phase(job, roster);
     let resized = scaling::resized(job)
@@ -26,7 +32,7 @@ pub(super) fn proceed(plan: &mut Plan, job: &PaddleJob, roster: &Roster<'_>, now
     status.phase = Some(phase);
     resume(status, job, old_phase, now);
     status.start_time.get_or_insert(Time(now));
-    describe(status, job, roster, phase, now);
+    describe(status, job, roster, phase, gang_waits, now);
 }
 
 /// Says that a job is no longer suspended.
@@ -82,12 +88,36 @@ fn says(status: &PaddleJobStatus, reason: &str) -> bool {
     conditions.any(|c| c.type_ == condition::RUNNING && c.reason == reason)
 }
 
+/// Workers wait for servers, and for ever for one that has ended.
+fn starts(roster: &Roster<'_>) -> String {
+    let mut servers = roster.role(Role::Ps);
+    let ended = servers.find(|server| server.state() == State::Done);
+    let waits = |worker: &Member<'_>| worker.pod.is_some_and(|pod| !pod.started);
+    match ended {
+        Some(server) if roster.role(Role::Worker).any(waits) => format!(
+            "pod {} has ended, and workers wait for it: a parameter server has to serve until they end",
+            server.name
+        ),
+        _ => "every pod has a node; not every container is ready yet".to_owned(),
+    }
+}
+
+/// A scheduler that is not there says nothing: its name does.
+fn waits_for_nodes(job: &PaddleJob) -> String {
+    let schedulers = Vec::from_iter(gang::schedulers(job)).join(" and ");
+    match schedulers.as_str() {
+        "" => "not every pod has a node yet".to_owned(),
+        named => format!("not every pod has a node yet: the scheduler {named} has to find one"),
+    }
+}
+
 /// Conditions of a job on its way: the first pod in trouble speaks for all.
 fn describe(
     status: &mut PaddleJobStatus,
     job: &PaddleJob,
     roster: &Roster<'_>,
     phase: Phase,
+    gang_waits: Option<String>,
     now: Timestamp,
 ) {
     let troubles = || {
@@ -100,7 +130,7 @@ fn describe(
     let waiting = troubles().find(|(_, trouble)| matches!(trouble, Trouble::Waiting(..)));
     let tell = |(pod, trouble): (&PodView, &Trouble)| format!("pod {}: {trouble}", pod.name);
     let scheduled = roster.members.iter().all(Member::is_scheduled);
-    match unschedulable {
+    match (unschedulable, gang_waits) {
         // It says until when.
         _ if restart::rests_until(job, now).is_some() => {}
         _ if scheduled => set(
@@ -112,7 +142,17 @@ fn describe(
             "every pod has a node",
             now,
         ),
-        Some(told) => set(
+        // Pods that are not made yet have no trouble to tell of.
+        (_, Some(message)) => set(
+            status,
+            job,
+            condition::SCHEDULED,
+            false,
+            "WaitingForGang",
+            message,
+            now,
+        ),
+        (Some(told), None) => set(
             status,
             job,
             condition::SCHEDULED,
@@ -121,13 +161,13 @@ fn describe(
             tell(told),
             now,
         ),
-        None => set(
+        (None, None) => set(
             status,
             job,
             condition::SCHEDULED,
             false,
             "WaitingForNodes",
-            "not every pod has a node yet",
+            waits_for_nodes(job),
             now,
         ),
     }
@@ -183,10 +223,9 @@ fn describe(
         // What a verdict said of these phases stays.
         _ if matches!(phase, Phase::Restarting | Phase::Scaling) => {}
         _ => {
-            let message = if phase == Phase::Starting {
-                "every pod has a node; not every container is ready yet"
-            } else {
-                "not every pod has a node yet"
+            let message = match phase {
+                Phase::Starting => starts(roster),
+                _ => "not every pod has a node yet".to_owned(),
             };
             set(
                 status,

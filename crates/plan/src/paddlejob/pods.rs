@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 use super::environment::{self, KEY_VARIABLE};
 use super::mode::{Intranet, Mode};
 use super::rendezvous;
-use super::{Settings, data};
+use super::{Settings, data, elastic, gang, heter};
 use crate::names;
 
 /// Where the container is that trains: the one called `paddle`, or else the first.
@@ -31,6 +31,8 @@ pub struct Birth<'a> {
     pub key: &'a str,
     /// The first of its ports.
     pub port: u16,
+    /// Volcano schedules it, together with the others.
+    pub is_gang: bool,
     /// The partitions of the data that the job trains on.
     pub partitions: i32,
 }
@@ -124,6 +126,12 @@ fn metadata(
     set.insert(labels::ATTEMPT.into(), birth.attempt.to_string().into());
     set.insert(labels::KEY.into(), birth.key.into());
     set.remove(labels::WOKEN);
+    if let Some(range) = elastic::range(&job.spec) {
+        set.insert(labels::ELASTIC_RANGE.into(), range.to_string().into());
+    }
+    if birth.is_gang {
+        set.extend(gang::annotations(job, birth.role));
+    }
     metadata.insert("annotations".into(), set.into());
     metadata
 }
@@ -135,26 +143,39 @@ fn complete_spec(
     mut spec: Map<String, Value>,
     settings: &Settings,
 ) -> Map<String, Value> {
-    let service = Intranet::of(&job.spec) == Intranet::Service;
+    let intranet = Intranet::of(&job.spec);
     if names::is_dns_label(name) {
         // As the Go operator: programs print the host name to say who they are.
         spec.entry("hostname").or_insert_with(|| name.into());
         spec.entry("subdomain").or_insert_with(|| name.into());
     }
-    let restart = if birth.role == Role::Worker && service {
-        "OnFailure"
+    if elastic::is_elastic(&job.spec) {
+        // A worker that comes back takes part again, whatever ended it.
+        spec.insert("restartPolicy".into(), "OnFailure".into());
     } else {
-        "Never"
-    };
-    spec.entry("restartPolicy")
-        .or_insert_with(|| restart.into());
+        let is_named = birth.role == Role::Worker && intranet == Intranet::Service;
+        let restart = if is_named { "OnFailure" } else { "Never" };
+        spec.entry("restartPolicy")
+            .or_insert_with(|| restart.into());
+    }
+    if intranet == Intranet::Host {
+        spec.insert("hostNetwork".into(), true.into());
+        // Names of Services resolve for pods on the network of their node only so.
+        spec.entry("dnsPolicy")
+            .or_insert_with(|| "ClusterFirstWithHostNet".into());
+    }
+    if birth.is_gang {
+        spec.insert("schedulerName".into(), gang::SCHEDULER.into());
+    }
+    let mut resources = None;
     if let Some(container) = paddle(&mut spec) {
-        train(job, birth, container, service);
+        train(job, birth, container, settings);
+        resources = container.get("resources").cloned();
     }
     if birth.role == Role::Worker {
         data::mount(job, birth, &mut spec);
     }
-    if let Some(wait) = wait_container(job, birth, settings) {
+    if let Some(wait) = wait_container(job, birth, settings, resources.as_ref()) {
         push(&mut spec, "initContainers", wait);
     }
     spec
@@ -167,27 +188,41 @@ pub(super) fn paddle(spec: &mut Map<String, Value>) -> Option<&mut Map<String, V
     containers.get_mut(at)?.as_object_mut()
 }
 
-fn train(job: &PaddleJob, birth: &Birth<'_>, container: &mut Map<String, Value>, service: bool) {
+fn train(
+    job: &PaddleJob,
+    birth: &Birth<'_>,
+    container: &mut Map<String, Value>,
+    settings: &Settings,
+) {
     let config_map = job.metadata.name.as_deref().unwrap_or_default();
     let variables = environment::variables(job, birth.role, birth.rank, birth.port);
     add_variables(container, variables);
-    // Last, so that no variable of the user's can switch it off.
-    push(
-        container,
-        "env",
-        required_key(config_map, KEY_VARIABLE, birth.key),
-    );
-    push(
-        container,
-        "envFrom",
-        json!({"configMapRef": {"name": config_map}}),
-    );
+    if elastic::is_elastic(&job.spec) {
+        add_variables(container, elastic::variables(job, birth.port, settings));
+    } else {
+        // Last, so that no variable of the user's can switch it off.
+        push(
+            container,
+            "env",
+            required_key(config_map, KEY_VARIABLE, birth.key),
+        );
+        push(
+            container,
+            "envFrom",
+            json!({"configMapRef": {"name": config_map}}),
+        );
+    }
     // The status can then quote a container's last words without reading logs.
     container
         .entry("terminationMessagePolicy")
         .or_insert_with(|| "FallbackToLogsOnError".into());
-    if service {
-        let port = json!({"containerPort": birth.port});
+    let port = match Intranet::of(&job.spec) {
+        Intranet::PodIp => None,
+        Intranet::Service => Some(json!({"containerPort": birth.port})),
+        // Two pods that would clash never share a node then.
+        Intranet::Host => Some(json!({"containerPort": birth.port, "hostPort": birth.port})),
+    };
+    if let Some(port) = port {
         let declared = container
             .get("ports")
             .and_then(Value::as_array)
@@ -222,8 +257,17 @@ fn required_key(config_map: &str, variable: &str, key: &str) -> Value {
 
 /// In Service mode every pod waits until names resolve; in PS mode workers wait
 /// until every parameter server accepts connections.
-fn wait_container(job: &PaddleJob, birth: &Birth<'_>, settings: &Settings) -> Option<Value> {
+fn wait_container(
+    job: &PaddleJob,
+    birth: &Birth<'_>,
+    settings: &Settings,
+    resources: Option<&Value>,
+) -> Option<Value> {
     let image = settings.init_image.as_deref()?;
+    // It reads lists, and elastic workers have none.
+    if elastic::is_elastic(&job.spec) {
+        return None;
+    }
     let names = Intranet::of(&job.spec) == Intranet::Service;
     let servers = waits_for_servers(job, birth.role);
     if !names && !servers {
@@ -233,6 +277,9 @@ fn wait_container(job: &PaddleJob, birth: &Birth<'_>, settings: &Settings) -> Op
     let mut args = vec!["wait"];
     args.extend(names.then_some("--names"));
     args.extend(servers.then_some("--servers"));
+    // A worker that sends to a heter trainer too early ends both.
+    let heters = birth.role == Role::Worker && heter::is_heter(&job.spec);
+    args.extend(heters.then_some("--heters"));
     // All that it reads beside the lists; every variable more is work for the API
     // server each time the pod changes.
     let mut env = vec![environment::pod_ip(job, birth.role, birth.rank)];
@@ -240,7 +287,6 @@ fn wait_container(job: &PaddleJob, birth: &Birth<'_>, settings: &Settings) -> Op
         let key = rendezvous::servers_key(job, birth.attempt);
         env.push(required_key(config_map, KEY_VARIABLE, &key));
     }
-    let resources = json!({"cpu": "10m", "memory": "32Mi"});
     Some(json!({
         "name": WAIT_CONTAINER,
         "image": image,
@@ -249,7 +295,7 @@ fn wait_container(job: &PaddleJob, birth: &Birth<'_>, settings: &Settings) -> Op
         "args": args,
         "env": env,
         "envFrom": [{"configMapRef": {"name": config_map}}],
-        "resources": {"requests": resources, "limits": resources},
+        "resources": wait_resources(resources),
         "terminationMessagePolicy": "FallbackToLogsOnError",
         "securityContext": {
             "allowPrivilegeEscalation": false,
@@ -260,6 +306,23 @@ fn wait_container(job: &PaddleJob, birth: &Birth<'_>, settings: &Settings) -> Op
             "seccompProfile": {"type": "RuntimeDefault"},
         },
     }))
+}
+
+/// What the init container may take. A limit of CPU as small as its needs would throttle its
+/// start for seconds, so it has that of the paddle container or none. They never run at once:
+/// this costs the pod nothing, and one that is Guaranteed stays so.
+fn wait_resources(paddle: Option<&Value>) -> Value {
+    let cpu = |which: &str| paddle?.get(which)?.get("cpu").filter(|cpu| !cpu.is_null());
+    match cpu("limits") {
+        Some(limit) => json!({
+            "requests": {"cpu": cpu("requests").unwrap_or(limit), "memory": "32Mi"},
+            "limits": {"cpu": limit, "memory": "32Mi"},
+        }),
+        None => json!({
+            "requests": {"cpu": "10m", "memory": "32Mi"},
+            "limits": {"memory": "32Mi"},
+        }),
+    }
 }
 
 /// Whether pods of a role start only when every parameter server runs: workers

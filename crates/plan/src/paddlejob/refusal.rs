@@ -4,7 +4,7 @@ use api::{Condition, PaddleJob, PaddleJobStatus, Phase};
 use jiff::Timestamp;
 
 use super::status::{condition, set};
-use super::{Event, Plan, validity};
+use super::{Event, Plan, Settings, validity};
 
 const INVALID: &str = "InvalidSpec";
 const UNSUPPORTED: &str = "NotSupported";
@@ -19,18 +19,19 @@ pub struct Refusal {
 }
 
 /// What in the job itself keeps it from being started.
-pub(super) fn fault(job: &PaddleJob) -> Option<Refusal> {
-    if is_accepted(job) {
-        return None;
-    }
-    let faults = validity::faults(job);
+pub(super) fn fault(job: &PaddleJob, settings: &Settings) -> Option<Refusal> {
+    let faults = match is_accepted(job) {
+        true => Vec::new(),
+        false => validity::faults(job, settings),
+    };
     if !faults.is_empty() {
         return Some(Refusal {
             reason: INVALID,
             message: faults.join("; "),
         });
     }
-    validity::unsupported(job).map(|message| Refusal {
+    // A manager with other flags may have accepted it.
+    validity::unsupported(job, settings).map(|message| Refusal {
         reason: UNSUPPORTED,
         message,
     })

@@ -20,7 +20,7 @@ use super::pods::{common_labels, owner, waits_for_servers};
 use super::restart::is_replaced_alone;
 use super::roster::{Member, Roster, State};
 use super::world::{Address, PodView, Seen};
-use super::{Settings, Wake};
+use super::{Settings, Wake, elastic, host};
 use crate::names;
 
 /// What a key holds. Nobody reads it.
@@ -47,15 +47,19 @@ pub fn servers_key(job: &PaddleJob, attempt: i32) -> String {
     format!("PADDLE_OPERATOR_SERVERS_{uid}_{attempt}")
 }
 
-/// The first port of the job's pods. Pods that a Go operator made listen on a
-/// port that it drew by lot and wrote into the ConfigMap.
-pub fn port(roster: &Roster<'_>, seen: &Seen) -> u16 {
+/// The first port of the job's pods: on the network of their nodes, that of the job's
+/// own block. Pods that a Go operator made listen on a port that it drew by lot and wrote
+/// into the ConfigMap.
+pub fn port(job: &PaddleJob, roster: &Roster<'_>, seen: &Seen) -> u16 {
     let legacy = roster.present().any(PodView::is_legacy);
     let written = seen
         .config_map
         .as_ref()
         .and_then(|map| map.data.get(PORT_KEY)?.parse().ok());
-    written.filter(|_| legacy).unwrap_or(BASE_PORT)
+    let held = || host::held_port(job).filter(|_| Intranet::of(&job.spec) == Intranet::Host);
+    { written.filter(|_| legacy) }
+        .or_else(held)
+        .unwrap_or(BASE_PORT)
 }
 
 /// The data that the ConfigMap should have now; `None` while not every address
@@ -68,6 +72,10 @@ pub fn data(
     seen: &Seen,
     newborn: &[String],
 ) -> Option<BTreeMap<String, String>> {
+    // Elastic workers find each other through etcd.
+    if elastic::is_elastic(&job.spec) {
+        return None;
+    }
     let service = Intranet::of(&job.spec) == Intranet::Service;
     let old = seen.config_map.as_ref();
     if old.is_some() && newborn.is_empty() && roster.present().all(PodView::is_legacy) {
@@ -89,7 +97,7 @@ pub fn data(
         hosts.insert((member.role, member.rank), host);
     }
     let host = |role, rank| hosts.get(&(role, rank)).cloned().unwrap_or_default();
-    let mut data = environment::lists(job, port(roster, seen), host);
+    let mut data = environment::lists(job, port(job, roster, seen), host);
     if let Some(old) = old.filter(|_| roster.present().any(PodView::is_legacy)) {
         // The Go operator took an unset withGloo for 0, and peers must agree.
         data.retain(|key, _| !environment::is_gloo(key) || old.data.contains_key(key));
@@ -185,7 +193,7 @@ pub fn wakes(
 /// wherever it is.
 pub fn told_addresses(job: &PaddleJob, seen: &Seen) -> HashMap<(Role, i32), Ipv4Addr> {
     let map = seen.config_map.as_ref();
-    let map = map.filter(|_| Intranet::of(&job.spec) == Intranet::PodIp);
+    let map = map.filter(|_| Intranet::of(&job.spec) != Intranet::Service);
     let roles = Role::ALL.into_iter();
     let roles = roles.filter(|role| !is_replaced_alone(job, *role));
     roles

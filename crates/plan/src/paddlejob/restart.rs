@@ -2,7 +2,7 @@
 //!
 //! A pod that failed counts against `backoffLimit`. A pod that was deleted,
 //! evicted, preempted, lost with its node or given another address does not:
-//! workers of a PS job are then replaced alone, everything else starts again
+//! workers of a PS job and of an elastic job are then replaced alone, everything else starts again
 //! whole, because the peers hold the address of the pod that is gone.
 //!
 //! A node may turn away every pod that is made for it, and a program may fail as
@@ -17,7 +17,7 @@ use super::mode::Mode;
 use super::roster::{Member, Roster, State};
 use super::status::{condition, set};
 use super::world::PodView;
-use super::{Plan, Verdict};
+use super::{Plan, Verdict, elastic, heter};
 
 /// The longest rest, in seconds, as kubelets have it for containers that crash.
 const LONGEST_REST: i64 = 300;
@@ -78,7 +78,9 @@ pub fn after_disruption(job: &PaddleJob, roster: &Roster<'_>) -> Option<Verdict>
 
 /// Whether a pod of this role can be replaced while its peers go on.
 pub fn is_replaced_alone(job: &PaddleJob, role: Role) -> bool {
-    Mode::of(&job.spec) == Mode::Ps && role == Role::Worker
+    // Heter trainers hold the addresses of all workers.
+    let is_ps = Mode::of(&job.spec) == Mode::Ps && !heter::is_heter(&job.spec);
+    role == Role::Worker && (is_ps || elastic::is_elastic(&job.spec))
 }
 
 /// Lets the job rest before its next attempt, unless the last one was longer
@@ -136,6 +138,7 @@ pub fn replaced_at(pod: &PodView) -> Option<Timestamp> {
 pub fn fate(member: &Member<'_>) -> String {
     match member.pod {
         Some(_) if member.moved => "has another address than before".to_owned(),
+        Some(_) if member.counts == Some(false) => "ended and has not trained: etcd knows of no complete training (is its program started by python -m paddle.distributed.launch?)".to_owned(),
         Some(pod) if pod.deleted_at.is_none() => format!("was evicted: {}", trouble(member)),
         Some(_) => "is being deleted".to_owned(),
         None => "is gone".to_owned(),

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 
 use api::{PaddleJob, PodReference, Role};
 
+use super::elastic;
 use super::mode::wanted;
 use super::rendezvous;
 use super::world::{PodPhase, PodView, Seen};
@@ -44,6 +45,8 @@ pub struct Member<'a> {
     pub succeeded: bool,
     /// Its peers were told another address than the one it has now.
     pub moved: bool,
+    /// Whether it is done if it exited with 0; `None` while nobody knows.
+    pub counts: Option<bool>,
 }
 
 /// What can be said of a member.
@@ -101,6 +104,7 @@ impl<'a> Roster<'a> {
                         record.is_some_and(|record| record.uid == pod.uid)
                             && rendezvous::has_moved(seen, pod, told.get(&(role, rank)))
                     }),
+                    counts: elastic::is_done(job, seen, pod),
                     creating: seen.creating.contains(&name),
                     succeeded: record.is_some_and(|record| seen.succeeded.contains(&record.uid)),
                     record,
@@ -147,11 +151,17 @@ impl Member<'_> {
     /// What can be said of it.
     pub fn state(&self) -> State {
         match (self.pod, self.record) {
-            (Some(pod), _) if pod.phase == PodPhase::Succeeded => State::Done,
+            (Some(pod), _) if pod.phase == PodPhase::Succeeded => match self.counts {
+                Some(true) => State::Done,
+                // It is made again, to do what it has not done.
+                Some(false) => State::Disrupted,
+                None => State::Active,
+            },
             (Some(pod), _) if pod.is_disrupted() || self.moved => State::Disrupted,
             (Some(pod), _) if pod.phase == PodPhase::Failed => State::Failed,
             (Some(_), _) => State::Active,
-            (None, Some(record)) if record.succeeded || self.succeeded => State::Done,
+            (None, Some(record)) if record.succeeded => State::Done,
+            (None, Some(_)) if self.succeeded && self.counts == Some(true) => State::Done,
             (None, _) if self.creating => State::Creating,
             // On record, so it was in the cache once: now it is gone.
             (None, Some(_)) => State::Lost,
@@ -167,6 +177,11 @@ impl Member<'_> {
             (None, Some(record)) => record.succeeded,
             _ => false,
         }
+    }
+
+    /// Whether the status says that it is done.
+    pub fn is_on_record_as_done(&self) -> bool {
+        self.record.is_some_and(|record| record.succeeded)
     }
 
     /// Whether it has a node, or had one.

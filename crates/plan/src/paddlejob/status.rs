@@ -162,6 +162,6 @@ fn record(job: &PaddleJob, member: &Member<'_>) -> Option<PodReference> {
         namespace: job.metadata.namespace.clone(),
         name: pod.name.clone(),
         uid: pod.uid.clone(),
-        succeeded: pod.phase == PodPhase::Succeeded,
+        succeeded: member.state() == State::Done,
     })
 }

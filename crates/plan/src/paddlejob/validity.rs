@@ -7,11 +7,11 @@ use api::{MAX_REPLICAS, PaddleJob, Role};
 use serde_json::Value;
 
 use super::mode::{Intranet, replicas};
-use super::{data, pods};
+use super::{Settings, data, elastic, gang, heter, pods};
 use crate::names;
 
 /// A sentence for each thing in the spec that can't work; empty when it can.
-pub fn faults(job: &PaddleJob) -> Vec<String> {
+pub fn faults(job: &PaddleJob, settings: &Settings) -> Vec<String> {
     let spec = &job.spec;
     let mut faults = Vec::new();
     if Role::ALL.iter().all(|role| spec.role(*role).is_none()) {
@@ -60,6 +60,9 @@ pub fn faults(job: &PaddleJob) -> Vec<String> {
     }
     faults.extend(name_fault(job));
     faults.extend(data::faults(job));
+    faults.extend(elastic::faults(spec));
+    faults.extend(gang::fault(job, settings));
+    faults.extend(heter::faults(spec));
     faults
 }
 
@@ -112,16 +115,20 @@ fn name_fault(job: &PaddleJob) -> Option<String> {
     })
 }
 
-/// What this version can't do yet; each has a place of its own to come to.
-pub fn unsupported(job: &PaddleJob) -> Option<String> {
-    let spec = &job.spec;
-    let asked = [
-        ("spec.intranet: Host", Intranet::of(spec) == Intranet::Host),
-        ("spec.elastic", spec.elastic.is_some()),
-        ("spec.heter", spec.heter.is_some()),
-    ];
-    asked.into_iter().find(|(_, asked)| *asked).map(|(field, _)| {
-        format!("{field} is not supported by this version of the operator; remove it to start the job")
+/// What this manager can't do, and what it would take.
+pub fn unsupported(job: &PaddleJob, settings: &Settings) -> Option<String> {
+    let needs_etcd = elastic::is_elastic(&job.spec) && settings.etcd.is_empty();
+    needs_etcd.then(|| {
+        "spec.elastic is set, and the manager knows no etcd through which workers find each other; start it with --etcd-server=HOST:2379, or remove spec.elastic".to_owned()
+    })
+}
+
+/// What is in the spec and has no effect.
+pub fn ignored(job: &PaddleJob, settings: &Settings) -> Option<String> {
+    let is_ignored = job.spec.scheduling_policy.is_some() && !gang::is_for_volcano(job, settings);
+    is_ignored.then(|| match settings.volcano {
+        true => "spec.schedulingPolicy has no effect: a template names another scheduler than volcano".to_owned(),
+        false => "spec.schedulingPolicy has no effect: it is for Volcano, and the manager runs without --scheduling=volcano".to_owned(),
     })
 }
 

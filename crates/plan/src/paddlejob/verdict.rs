@@ -10,12 +10,14 @@ use super::roster::{Roster, State};
 use super::status::{condition, observe, set, summarise};
 use super::{Event, Plan};
 
-/// The workers succeeded. Parameter servers never end by themselves: they are
-/// stopped now, and count as succeeded.
+/// The workers succeeded. Parameter servers and heter trainers never end by themselves:
+/// they are stopped now, and count as succeeded.
 pub(super) fn complete(plan: &mut Plan, job: &PaddleJob, roster: &Roster<'_>, now: Timestamp) {
     observe(&mut plan.status, job, roster);
-    if let Some(ps) = &mut plan.status.ps {
-        ps.succeeded += settle(ps);
+    for role in Role::ALL {
+        if let Some(role) = plan.status.role_mut(role) {
+            role.succeeded += settle(role);
+        }
     }
     let message = "every worker succeeded";
     finish(

@@ -11,6 +11,9 @@ use api::{Role, SampleSet, SampleSetPhase, labels};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
+use super::elastic::{EtcdWrite, Training};
+use super::gang::PodGroupView;
+use super::host::PortHolder;
 use super::wire;
 use crate::{names, operation, sampleset};
 
@@ -34,6 +37,14 @@ pub struct Seen {
     pub lost_nodes: BTreeSet<String>,
     /// The SampleSet that the job names, if there is one in its namespace.
     pub sample_set: Option<SampleSetView>,
+    /// The PodGroup of the job.
+    pub pod_group: Option<Arc<PodGroupView>>,
+    /// The ports of other living jobs on the network of their nodes.
+    pub port_holders: Vec<PortHolder>,
+    /// What etcd says of the training, if it was asked and answered.
+    pub training: Option<Training>,
+    /// What this manager told etcd of the job last.
+    pub told_etcd: Option<EtcdWrite>,
 }
 
 /// A SampleSet, as far as jobs that train on it need to know.
@@ -86,6 +97,10 @@ pub struct PodView {
     pub attempt: Option<i32>,
     /// The ConfigMap key that its paddle container requires.
     pub key: Option<String>,
+    /// Volcano schedules it, together with the others of its job.
+    pub is_in_gang: bool,
+    /// With how many workers it knows to train, if it is one of an elastic job.
+    pub elastic_range: Option<String>,
     /// The key for which it was woken.
     pub woken: Option<String>,
     /// Its phase.
@@ -178,9 +193,8 @@ impl PodView {
         let containers = spec.containers.iter();
         let at = super::pods::paddle_container(containers.map(|c| Some(c.name.as_str())));
         let paddle = spec.containers.get(at);
-        let started = paddle
-            .and_then(|paddle| status.container(&paddle.name))
-            .is_some_and(wire::ContainerStatus::has_started);
+        let paddle = paddle.and_then(|paddle| status.container(&paddle.name));
+        let started = paddle.is_some_and(wire::ContainerStatus::has_started);
         Some(PodView {
             rank: names::rank(job, role, &name)?,
             name,
@@ -188,6 +202,9 @@ impl PodView {
             role,
             attempt: annotation(labels::ATTEMPT).and_then(|text| text.parse().ok()),
             key: annotation(labels::KEY),
+            // Volcano itself puts pods without a group into one each.
+            is_in_gang: annotation(labels::POD_GROUP).as_deref() == Some(job),
+            elastic_range: annotation(labels::ELASTIC_RANGE),
             woken: annotation(labels::WOKEN),
             phase: status.phase(),
             node: spec.node_name.clone(),

@@ -209,6 +209,24 @@ fn variables_of_every_role_and_intranet() {
     }
 }
 
+/// Paddle looks up the endpoint of the worker with this number, in a server too.
+#[test]
+fn a_server_beyond_the_last_worker_has_no_trainer_id() {
+    let has_id = |job: &Job, pod: &str| {
+        let variables = env(job, pod);
+        variables
+            .iter()
+            .any(|variable| variable["name"] == "PADDLE_TRAINER_ID")
+    };
+    let few = job("a").ps(2).workers(1);
+    assert!(has_id(&few, "a-ps-0") && has_id(&few, "a-worker-0"));
+    assert!(!has_id(&few, "a-ps-1"));
+    assert!(
+        has_id(&job("a").ps(2), "a-ps-1"),
+        "there is no list of workers"
+    );
+}
+
 #[test]
 fn the_config_map_comes_as_environment_after_the_users_own() {
     let template = json!({"spec": {"containers": [{

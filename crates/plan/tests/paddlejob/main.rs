@@ -9,8 +9,12 @@
 
 mod course;
 mod data;
+mod elastic;
 mod ending;
 mod environment;
+mod gang;
+mod heter;
+mod host;
 mod nodes;
 mod phase;
 mod rendezvous;

@@ -362,3 +362,23 @@ fn what_may_wait() {
         "and is on record now"
     );
 }
+
+#[test]
+fn what_never_comes_is_named() {
+    let job = job("a").ps(1).workers(1);
+    let world = seen(&job, Pod::scheduled).pod("ps-0", Pod::succeeded);
+    assert_eq!(
+        job.plan(&world).condition("Running"),
+        "False Starting: pod a-ps-0 has ended, and workers wait for it: a parameter server has to serve until they end"
+    );
+    let mut template = template();
+    template["spec"]["schedulerName"] = "volcano".into();
+    let named = job.clone().role(Role::Worker, 1, template);
+    let scheduled = |job: &Job| job.plan(&seen(job, Pod::created)).condition("Scheduled");
+    let told = "False WaitingForNodes: not every pod has a node yet";
+    assert_eq!(scheduled(&job), told);
+    assert_eq!(
+        scheduled(&named),
+        format!("{told}: the scheduler volcano has to find one")
+    );
+}

@@ -250,6 +250,7 @@ fn workers_may_start_when_every_server_has() {
 fn woken(job: &Job, seen: &Seen, init: bool) -> Vec<String> {
     let settings = Settings {
         init_image: init.then(|| INIT_IMAGE.to_owned()),
+        ..Settings::default()
     };
     let plan: Plan = plan::paddlejob::plan(job, seen, &settings, now());
     plan.woken().into_iter().map(str::to_owned).collect()

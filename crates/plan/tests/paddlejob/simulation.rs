@@ -52,6 +52,7 @@ fn is_as_wanted(world: &World) -> Result<(), TestCaseError> {
     if spec.suspend == Some(true) {
         prop_assert_eq!(status.phase, Some(Phase::Suspended), "{}", diary);
         prop_assert!(world.pods.is_empty(), "{}", diary);
+        prop_assert!(world.pod_group.is_none(), "{}", diary);
         return Ok(());
     }
     prop_assert_eq!(status.phase, Some(Phase::Running), "{}", diary);

@@ -103,6 +103,7 @@ fn a_config_map() {
 fn wait(job: &Job, pod: &str, image: Option<&str>) -> Option<(String, Option<String>)> {
     let settings = Settings {
         init_image: image.map(str::to_owned),
+        ..Settings::default()
     };
     let plan = plan::paddlejob::plan(job, &nothing(), &settings, now());
     let init = plan.pod(pod)["spec"].get("initContainers")?.clone();
@@ -147,6 +148,34 @@ fn who_waits_for_what() {
     for (job, pod, want) in cases {
         assert_eq!(wait(job, pod, Some("op:1")), want, "{pod}");
         assert_eq!(wait(job, pod, None), None, "no image, {pod}");
+    }
+}
+
+#[test]
+fn waiting_costs_a_pod_no_cpu() {
+    let small = json!({"cpu": "10m", "memory": "32Mi"});
+    let large = json!({"cpu": "4", "memory": "32Mi"});
+    let unlimited = json!({"requests": small, "limits": {"memory": "32Mi"}});
+    let limited = json!({"requests": large, "limits": large});
+    let cases = [
+        (json!({}), &unlimited),
+        (json!({"requests": {"cpu": "4"}}), &unlimited),
+        (json!({"limits": {"cpu": "4"}}), &limited),
+        (
+            json!({"requests": {"cpu": "10m"}, "limits": {"cpu": "4"}}),
+            &json!({"requests": small, "limits": large}),
+        ),
+    ];
+    for (resources, want) in cases {
+        let mut template = rich();
+        template["spec"]["containers"][1]["resources"] = resources.clone();
+        let job = job("a").ps(1).role(Role::Worker, 2, template);
+        let plan = job.plan(&nothing());
+        let pod = plan.pod("a-worker-0");
+        assert_eq!(
+            &pod["spec"]["initContainers"][1]["resources"], want,
+            "{resources}"
+        );
     }
 }
 

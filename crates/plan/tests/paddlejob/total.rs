@@ -11,8 +11,8 @@ use api::{
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use plan::paddlejob::{
-    Address, ConfigMapView, PodPhase, PodView, SampleSetView, Seen, Settings, Trouble, config_map,
-    urgency,
+    Address, ConfigMapView, PodGroupView, PodPhase, PodView, PortHolder, SampleSetView, Seen,
+    Settings, Training, Trouble, config_map, urgency,
 };
 use proptest::option;
 use proptest::prelude::*;
@@ -134,6 +134,18 @@ fn spec() -> BoxedStrategy<PaddleJobSpec> {
             }),
         })
         .boxed()
+}
+
+fn pod_group() -> impl Strategy<Value = PodGroupView> {
+    let phase = select(&["", "Pending", "Inqueue", "Running", "Unknown", "x"][..]);
+    (0..6, phase, option::of(any::<String>())).prop_map(|(min_member, phase, message)| {
+        PodGroupView {
+            min_member,
+            phase: Some(phase.to_owned()),
+            message,
+            ..PodGroupView::default()
+        }
+    })
 }
 
 fn sample_set() -> impl Strategy<Value = SampleSetView> {
@@ -300,6 +312,8 @@ fn any_pod() -> BoxedStrategy<PodView> {
             rank: identity.1,
             attempt: making.0,
             key: making.1,
+            is_in_gang: making.2.is_some(),
+            elastic_range: None,
             woken: making.2,
             phase: state.0,
             node: state.1,
@@ -338,9 +352,23 @@ fn any_seen() -> BoxedStrategy<Seen> {
         prop::collection::btree_set(name(), 0..3),
         prop::collection::btree_set("[a-c]", 0..3),
         option::of(sample_set()),
+        option::of(pod_group()),
+        prop::collection::vec(("[a-z0-9]{1,4}", any::<u16>()), 0..4),
+        option::of(any::<bool>()),
     )
         .prop_map(
-            |(pods, creating, succeeded, data, services, lost_nodes, sample_set)| Seen {
+            |(
+                pods,
+                creating,
+                succeeded,
+                data,
+                services,
+                lost_nodes,
+                sample_set,
+                pod_group,
+                ports,
+                is_complete,
+            )| Seen {
                 pods: pods.into_iter().map(Arc::new).collect(),
                 creating,
                 succeeded,
@@ -348,6 +376,19 @@ fn any_seen() -> BoxedStrategy<Seen> {
                 services,
                 lost_nodes,
                 sample_set,
+                pod_group: pod_group.map(Arc::new),
+                port_holders: { ports.into_iter() }
+                    .map(|(uid, port)| PortHolder {
+                        has_begun: port % 2 == 0,
+                        uid,
+                        port,
+                    })
+                    .collect(),
+                training: is_complete.map(|is_complete| match is_complete {
+                    true => Training::Complete,
+                    false => Training::Incomplete,
+                }),
+                told_etcd: None,
             },
         )
         .boxed()
@@ -361,8 +402,13 @@ proptest! {
     })]
 
     #[test]
-    fn there_is_always_an_answer(job in any_job(), seen in any_seen(), waits: bool, at in time()) {
-        let settings = Settings { init_image: waits.then(|| INIT_IMAGE.to_owned()) };
+    fn there_is_always_an_answer(job in any_job(), seen in any_seen(), waits: bool, volcano: bool, etcd: bool, at in time()) {
+        let settings = Settings {
+            init_image: waits.then(|| INIT_IMAGE.to_owned()),
+            volcano,
+            etcd: etcd.then(|| "etcd:2379".to_owned()).into_iter().collect(),
+            ..Settings::default()
+        };
         let plan = plan::paddlejob::plan(&job, &seen, &settings, at);
         // What is touched is seen, by name and uid.
         let seen_pods: BTreeSet<(&str, &str)> = seen

@@ -110,29 +110,6 @@ fn huge_numbers_are_refused_at_once() {
     );
 }
 
-#[test]
-fn what_can_not_be_done_yet_is_refused_with_a_reason() {
-    let base = || job("a").workers(1);
-    let cases = [
-        (
-            base().spec(|spec| spec.intranet = Some("Host".to_owned())),
-            "spec.intranet: Host",
-        ),
-        (base().spec(|spec| spec.elastic = Some(1)), "spec.elastic"),
-        (base().role(Role::Heter, 1, template()), "spec.heter"),
-    ];
-    for (job, field) in cases {
-        let plan = job.plan(&nothing());
-        assert!(plan.is_idle(), "{field}");
-        assert_eq!(
-            plan.condition("Scheduled"),
-            format!(
-                "False NotSupported: {field} is not supported by this version of the operator; remove it to start the job"
-            )
-        );
-    }
-}
-
 /// A job that runs is not stopped by a spec that can't work; the pods stay.
 #[test]
 fn what_runs_goes_on_when_the_spec_is_broken() {
@@ -269,4 +246,23 @@ fn an_object_that_can_not_be_read_says_so() {
     );
     assert_eq!(again.status, plan.status);
     assert!(again.events.is_empty());
+}
+
+/// Nothing else would end it.
+#[test]
+fn a_spec_that_went_wrong_can_still_be_suspended_and_times_out() {
+    let wrong = |job: Job| job.ps(1).spec(|spec| spec.elastic = Some(1));
+    let job = wrong(job("a").workers(1).running().deadline(60));
+    let world = seen(&job, Pod::ready);
+    let plan = job.plan(&world);
+    assert_eq!(plan.status.phase, Some(Phase::Running));
+    let wakes = plan.wake_at.unwrap();
+    let plan = job.plan_at(&world, wakes);
+    assert_eq!(plan.status.phase, Some(Phase::Failed));
+    let plan = job.clone().deadline(0).plan_at(&world, wakes);
+    assert_eq!(plan.status.phase, Some(Phase::Running));
+    let suspended = job.suspend(true);
+    let plan = suspended.plan(&world);
+    assert_eq!(plan.status.phase, Some(Phase::Suspended));
+    assert!(plan.condition("Scheduled").starts_with("False InvalidSpec"));
 }

@@ -31,6 +31,9 @@ pub(super) enum Act {
     Stop(usize),
     Remove(usize),
     CollectGarbage,
+    // Volcano.
+    Admit,
+    HoldBack,
     // Programs.
     Succeed(usize),
     Fail(usize),
@@ -83,6 +86,8 @@ pub(super) fn perform(world: &mut World, act: &Act) {
         Act::Stop(i) => on(world, World::stopping, i, World::stop),
         Act::Remove(i) => on(world, World::terminating, i, World::remove),
         Act::CollectGarbage => world.collect_garbage(),
+        Act::Admit => world.admit(),
+        Act::HoldBack => world.hold_back(),
         Act::Succeed(i) => on(world, World::training, i, |w, name| w.exit(name, 0)),
         Act::Fail(i) => on(world, World::training, i, |w, name| w.exit(name, 1)),
         Act::UserDeletes(i) => on(world, World::all, i, World::user_deletes),
@@ -144,6 +149,8 @@ pub(super) fn machinery() -> impl Strategy<Value = Act> {
         1 => i.clone().prop_map(Act::Stop),
         5 => i.prop_map(Act::Remove),
         1 => Just(Act::CollectGarbage),
+        4 => Just(Act::Admit),
+        1 => Just(Act::HoldBack),
         1 => (1..100_i64).prop_map(Act::Later),
     ]
 }
@@ -203,9 +210,11 @@ pub(super) fn stories(act: impl Strategy<Value = Act>) -> impl Strategy<Value = 
 }
 
 pub(super) fn habits() -> impl Strategy<Value = Habits> {
-    (any::<bool>(), any::<bool>()).prop_map(|(lazy_kubelet, waits)| Habits {
+    let any = any::<bool>;
+    (any(), any(), any()).prop_map(|(lazy_kubelet, waits, volcano)| Habits {
         lazy_kubelet,
         waits,
+        volcano,
         ..Habits::default()
     })
 }
@@ -213,12 +222,13 @@ pub(super) fn habits() -> impl Strategy<Value = Habits> {
 pub(super) fn jobs() -> impl Strategy<Value = Job> {
     const POLICIES: [&str; 4] = ["Always", "Never", "OnFailure", "OnCompletion"];
     let policy = prop::option::of(select(&POLICIES[..]).prop_map(str::to_owned));
-    (0..=2, 1..=3, any::<bool>(), 0..=2, policy).prop_map(
-        |(ps, workers, service, limit, policy)| {
-            let job = job("a").workers(workers).backoff_limit(limit);
-            let job = if ps > 0 { job.ps(ps) } else { job };
-            let job = if service { job.service() } else { job };
-            job.spec(|spec| spec.clean_pod_policy = policy)
-        },
-    )
+    let intranet = select(&["PodIP", "Service", "Host"][..]);
+    (0..=2, 1..=3, intranet, 0..=2, policy).prop_map(|(ps, workers, intranet, limit, policy)| {
+        let job = job("a").workers(workers).backoff_limit(limit);
+        let job = if ps > 0 { job.ps(ps) } else { job };
+        job.spec(|spec| {
+            spec.intranet = Some(intranet.to_owned());
+            spec.clean_pod_policy = policy;
+        })
+    })
 }

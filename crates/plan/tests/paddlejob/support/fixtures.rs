@@ -37,6 +37,7 @@ pub fn seconds(seconds: i64) -> SignedDuration {
 pub fn settings() -> Settings {
     Settings {
         init_image: Some(INIT_IMAGE.to_owned()),
+        ..Settings::default()
     }
 }
 
@@ -259,6 +260,8 @@ pub fn pod(job: &Job, role: Role, rank: i32) -> Pod {
         rank,
         attempt: Some(attempt),
         key: Some(format!("PADDLE_OPERATOR_0a1b2c3d_{attempt}_1")),
+        is_in_gang: false,
+        elastic_range: None,
         woken: None,
         phase: PodPhase::Pending,
         node: None,

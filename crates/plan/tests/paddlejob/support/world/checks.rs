@@ -46,7 +46,7 @@ impl World {
     /// that is certain; by name a pod may start before anybody knows of it.
     fn check_replacement(&mut self, pod: &Pod) {
         let spec = self.job.as_ref().map(|job| &job.spec);
-        let by_address = spec.is_some_and(|spec| Intranet::of(spec) == Intranet::PodIp);
+        let by_address = spec.is_some_and(|spec| Intranet::of(spec) != Intranet::Service);
         let of_attempt = self
             .ever
             .values()
@@ -90,7 +90,7 @@ impl World {
             self.fault(format!("{} starts without a ConfigMap", pod.name));
             return;
         };
-        if Intranet::of(&job.spec) == Intranet::PodIp {
+        if Intranet::of(&job.spec) != Intranet::Service {
             self.check_addresses(pod, &job, &data);
         }
         self.check_same_lists(pod, &data);
@@ -102,7 +102,7 @@ impl World {
         let is_ours = job.metadata.uid.as_ref() == Some(&pod.owner);
         let data = self.config_map.as_ref().map(|map| map.view.clone());
         let data = data.unwrap_or_default();
-        if !is_ours || pod.role == Role::Ps || Intranet::of(&job.spec) != Intranet::PodIp {
+        if !is_ours || pod.role == Role::Ps || Intranet::of(&job.spec) == Intranet::Service {
             return;
         }
         let servers = self.pods.values().filter(|server| {

@@ -23,7 +23,7 @@ impl World {
     }
 
     pub fn unscheduled(&self) -> Vec<String> {
-        self.names(|pod| pod.node.is_none())
+        self.names(|pod| pod.node.is_none() && self.has_room(pod))
     }
 
     /// The scheduler finds a node for a pod; each has its own.
@@ -270,6 +270,9 @@ impl World {
             self.tick();
             let map = self.config_map.take().unwrap();
             self.manager.config_maps.gone(&self.name, &map.uid);
+        }
+        if self.pod_group.as_ref().is_some_and(|g| g.owner != owner) {
+            self.remove_pod_group();
         }
         let orphans: Vec<String> = self
             .services

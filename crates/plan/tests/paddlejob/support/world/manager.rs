@@ -17,6 +17,8 @@ impl World {
     fn settings(&self) -> Settings {
         Settings {
             init_image: self.habits.waits.then(|| INIT_IMAGE.to_owned()),
+            volcano: self.habits.volcano,
+            ..Settings::default()
         }
     }
 
@@ -27,6 +29,8 @@ impl World {
         let unseen = manager.pods.unseen(owner);
         let maps = manager.config_maps.seen(owner).into_iter();
         let map = maps.chain(manager.config_maps.unseen(owner)).next();
+        let groups = manager.pod_groups.seen(owner).into_iter();
+        let group = groups.chain(manager.pod_groups.unseen(owner)).next();
         let services = manager.services.seen(owner).into_iter();
         let services = services.chain(manager.services.unseen(owner));
         Seen {
@@ -41,7 +45,8 @@ impl World {
             succeeded: BTreeSet::new(),
             services: services.map(|(name, _)| name.to_owned()).collect(),
             lost_nodes: self.dead_nodes.clone(),
-            sample_set: None,
+            pod_group: group.map(|(_, group)| Arc::new(group.view.clone())),
+            ..Seen::default()
         }
     }
 
@@ -113,7 +118,23 @@ impl World {
             }
             return Ok(());
         }
+        if let Some(port) = plan.host_port {
+            self.wrote("ports", budget)?;
+            let is_fresh = |actual: &PaddleJob| {
+                actual.metadata.resource_version == job.metadata.resource_version
+            };
+            if let Some(mut actual) = self.job.clone().filter(is_fresh) {
+                let annotations = actual.metadata.annotations.get_or_insert_default();
+                annotations.insert(labels::HOST_PORT.to_owned(), port.to_string());
+                self.put_job(Some(actual));
+            }
+            return Ok(());
+        }
         let mut refusal = None;
+        if let Some(group) = &plan.pod_group {
+            self.wrote("pod group", budget)?;
+            refusal = self.write_pod_group(job, group);
+        }
         for service in &plan.services_created {
             self.wrote("service", budget)?;
             refusal = refusal.or(self.create_service(job, service));
@@ -155,6 +176,10 @@ impl World {
                 self.tick();
                 self.manager.services.gone(name, &gone.uid);
             }
+        }
+        if plan.pod_group_deleted {
+            self.wrote("pod group", budget)?;
+            self.remove_pod_group();
         }
         let mut plan = plan.clone();
         if let Some(refusal) = refusal.or(unborn) {
@@ -290,7 +315,7 @@ impl Budget {
     }
 }
 
-fn taken(name: &str) -> Refusal {
+pub(super) fn taken(name: &str) -> Refusal {
     Refusal {
         reason: "NameTaken",
         message: format!("{name} belongs to somebody else"),

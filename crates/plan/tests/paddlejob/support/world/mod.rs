@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use api::{PaddleJob, PaddleJobStatus, Phase};
 use jiff::Timestamp;
-use plan::paddlejob::PodView;
+use plan::paddlejob::{PodGroupView, PodView};
 
 use super::fixtures::{Job, now, seconds};
 use super::kubelet::Pod;
@@ -18,6 +18,7 @@ use super::watch::{Cache, Entry, Revision};
 
 mod checks;
 mod cluster;
+mod gang;
 mod manager;
 mod rest;
 
@@ -30,6 +31,8 @@ pub struct Habits {
     pub remembers_writes: bool,
     /// Pods get the init container that waits.
     pub waits: bool,
+    /// Volcano schedules jobs.
+    pub volcano: bool,
 }
 
 impl Default for Habits {
@@ -38,6 +41,7 @@ impl Default for Habits {
             lazy_kubelet: true,
             remembers_writes: true,
             waits: true,
+            volcano: false,
         }
     }
 }
@@ -61,6 +65,7 @@ pub struct World {
     views: BTreeMap<String, Entry<Arc<PodView>>>,
     pub config_map: Option<Entry<BTreeMap<String, String>>>,
     pub services: BTreeMap<String, Entry<()>>,
+    pub pod_group: Option<Entry<PodGroupView>>,
     pub dead_nodes: BTreeSet<String>,
     manager: Manager,
     revision: Revision,
@@ -96,6 +101,7 @@ struct Manager {
     pods: Cache<Arc<PodView>>,
     config_maps: Cache<Arc<BTreeMap<String, String>>>,
     services: Cache<()>,
+    pod_groups: Cache<PodGroupView>,
     /// The version of the job that its own last write replaced.
     superseded: Option<String>,
 }
@@ -107,10 +113,17 @@ pub enum Kind {
     Pod,
     ConfigMap,
     Service,
+    PodGroup,
 }
 
 impl Kind {
-    pub const ALL: [Kind; 4] = [Kind::Job, Kind::Pod, Kind::ConfigMap, Kind::Service];
+    pub const ALL: [Kind; 5] = [
+        Kind::Job,
+        Kind::Pod,
+        Kind::ConfigMap,
+        Kind::Service,
+        Kind::PodGroup,
+    ];
 }
 
 impl World {
@@ -125,6 +138,7 @@ impl World {
             views: BTreeMap::new(),
             config_map: None,
             services: BTreeMap::new(),
+            pod_group: None,
             dead_nodes: BTreeSet::new(),
             manager: Manager::default(),
             revision: 0,
@@ -267,6 +281,7 @@ impl World {
             Kind::Pod => manager.pods.deliver(),
             Kind::ConfigMap => manager.config_maps.deliver(),
             Kind::Service => manager.services.deliver(),
+            Kind::PodGroup => manager.pod_groups.deliver(),
         }
     }
 
@@ -291,6 +306,11 @@ impl World {
                 self.manager.config_maps.relist(present.collect());
             }
             Kind::Service => self.manager.services.relist(self.services.clone()),
+            Kind::PodGroup => {
+                let present = self.pod_group.iter();
+                let present = present.map(|group| (self.name.clone(), group.clone()));
+                self.manager.pod_groups.relist(present.collect());
+            }
         }
     }
 

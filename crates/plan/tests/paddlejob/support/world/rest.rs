@@ -76,6 +76,7 @@ impl World {
         let foreign = self.pods.values().filter(|pod| pod.owner != owner);
         let nodes: Vec<String> = foreign.filter_map(|pod| pod.node.clone()).collect();
         self.dead_nodes.retain(|node| !nodes.contains(node));
+        self.admit();
         for name in self.unscheduled() {
             self.schedule(&name);
         }
@@ -102,6 +103,7 @@ impl World {
 
     /// One thing moves in the cluster, if anything can.
     pub fn move_one(&mut self) {
+        self.admit();
         type Move = (fn(&World) -> Vec<String>, fn(&mut World, &str));
         let moves: [Move; 5] = [
             (World::unscheduled, World::schedule),
