@@ -17,7 +17,10 @@ CACHE := $(or $(PADDLE_OPERATOR_CACHE),$(or $(XDG_CACHE_HOME),$(HOME)/.cache)/pa
 # two at once.
 TEST_CLUSTER ?= test
 CHAOS_CLUSTER ?= chaos
+NODES_CLUSTER ?= nodes
 BENCH_CLUSTER ?= bench
+# How `make bench-nodes` compiles the operator: release or debug.
+PROFILE ?= release
 # Each takes 1,000 pods.
 NODES ?= 8
 
@@ -51,7 +54,7 @@ test-examples: examples ## Train the examples without an operator
 
 .PHONY: test
 test: examples ## Formatting, lints and every test that needs no cluster
-	@xtask/setup.sh cc cargo ip kubectl
+	@xtask/setup.sh cc cargo helm ip kubectl
 	cargo fmt --all --check
 # With all features, because the tests that need a cluster are behind one.
 	cargo clippy --workspace --all-targets --all-features -- -D warnings
@@ -62,14 +65,19 @@ test: examples ## Formatting, lints and every test that needs no cluster
 define with_cluster
 	trap 'cargo xtask cluster down --name $(1)' EXIT; \
 	cargo xtask cluster up --fresh --name $(1) $(2); \
+	export PATH="$(CACHE)/bin:$$PATH"; \
 	export PADDLE_OPERATOR_TEST_KUBECONFIG="$$(cargo xtask cluster kubeconfig --name $(1))"; \
+	export PADDLE_OPERATOR_TEST_AUDIT_LOG="$$(cargo xtask cluster audit-log --name $(1))"; \
 	$(3)
 endef
 
 .PHONY: test-cluster
-test-cluster: setup ## The tests that need a real kube-apiserver
+test-cluster: setup ## The tests that need a real kube-apiserver and real nodes, as root
+	@xtask/setup.sh musl nodes
 	$(call with_cluster,$(TEST_CLUSTER),,cargo test --package testkit --features cluster)
 	$(MAKE) test-chaos
+	$(MAKE) test-volcano
+	$(MAKE) test-nodes
 
 .PHONY: test-comparison
 test-comparison: setup ## Ask the embedded API and a real kube-apiserver the same
@@ -82,14 +90,32 @@ test-chaos: setup ## Kill the manager, lie to it and feed it hostile objects, on
 	$(call with_cluster,$(CHAOS_CLUSTER),--kwok 4,\
 	PADDLE_OPERATOR_TEST_KWOK_KUBECONFIG="$$PADDLE_OPERATOR_TEST_KUBECONFIG" \
 	PADDLE_OPERATOR_BIN="$(TARGET)/debug/paddle-operator" \
-	cargo test --package testkit --features chaos --test chaos --test hostile)
+	cargo test --package testkit --features chaos --test chaos --test hostile --test install)
+
+.PHONY: test-volcano
+test-volcano: setup ## Gang scheduling by the real Volcano, on a fake node
+	cargo build --package cli
+	$(call with_cluster,$(CHAOS_CLUSTER),--kwok 1 --volcano,\
+	PADDLE_OPERATOR_TEST_KWOK_KUBECONFIG="$$PADDLE_OPERATOR_TEST_KUBECONFIG" \
+	PADDLE_OPERATOR_BIN="$(TARGET)/debug/paddle-operator" \
+	cargo test --package testkit --features chaos --test volcano)
+
+# The images first: a node has those that were there when it started.
+.PHONY: test-nodes
+test-nodes: setup examples ## What the guides show of a cluster, on real nodes, as root
+	@xtask/setup.sh helm musl nodes
+	cargo xtask image examples
+	image="$$(cargo xtask image --debug)"; \
+	$(call with_cluster,$(NODES_CLUSTER),--nodes 3 --volcano,\
+	cargo xtask cluster load --name $(NODES_CLUSTER) "$$image"; \
+	PADDLE_OPERATOR_TEST_CLUSTER="$(NODES_CLUSTER)" \
+	cargo test --package testkit --features nodes --test nodes)
 
 .PHONY: bench-control
 bench-control: setup ## Measure the manager on fake nodes, beside bare pods
 	cargo build --release --package cli --package bench
 	$(call with_cluster,$(BENCH_CLUSTER),--kwok $(NODES),\
 	cargo xtask cluster kubectl --name $(BENCH_CLUSTER) apply -f deploy/v1/crd.yaml; \
-	PADDLE_OPERATOR_TEST_AUDIT_LOG="$$(cargo xtask cluster audit-log --name $(BENCH_CLUSTER))" \
 	PADDLE_OPERATOR_BIN="$(TARGET)/release/paddle-operator" "$(TARGET)/release/bench-control")
 
 .PHONY: bench-data
@@ -99,6 +125,21 @@ bench-data: examples ## Measure reading through the cache, beside plain disk and
 	cargo build --release --package bench --bin bench-data
 	"$(TARGET)/release/bench-data" --installed "$(CACHE)"
 
+# The image first, as above. `make bench-nodes PROFILE=debug` measures what tests run.
+.PHONY: bench-nodes
+bench-nodes: setup examples ## Measure the installed operator on real nodes, as root
+	@xtask/setup.sh musl nodes
+	cargo xtask image examples
+	image="$$(cargo xtask image $(if $(filter debug,$(PROFILE)),--debug))"; \
+	cargo build --package bench --bin bench-nodes; \
+	$(call with_cluster,$(BENCH_CLUSTER),--nodes 3,\
+	cargo xtask cluster load --name $(BENCH_CLUSTER) "$$image"; \
+	export KUBECONFIG="$$PADDLE_OPERATOR_TEST_KUBECONFIG"; \
+	kubectl apply -f deploy/v1/crd.yaml; \
+	kubectl apply -f deploy/v1/operator.yaml -f deploy/extensions/controllers.yaml; \
+	kubectl -n paddle-system rollout status deployment --timeout=120s; \
+	"$(TARGET)/debug/bench-nodes" --installed "$(CACHE)" --profile "$(PROFILE)")
+
 .PHONY: generate
 generate: ## Write what is generated from the types
 	@xtask/setup.sh cc cargo
@@ -107,6 +148,11 @@ generate: ## Write what is generated from the types
 .PHONY: cluster
 cluster: setup ## Start a Kubernetes with fake nodes to play with
 	cargo xtask cluster up --kwok $(NODES)
+
+.PHONY: cluster-nodes
+cluster-nodes: setup ## Start one with real nodes, as root
+	@xtask/setup.sh nodes
+	cargo xtask cluster up --nodes 3
 
 .PHONY: cluster-down
 cluster-down: ## End it

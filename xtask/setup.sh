@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Makes sure that the named tools are there: xtask/setup.sh [cc] [cargo] [go] [ip] [kubectl] [python]
+# Makes sure that the named tools are there:
+# xtask/setup.sh [cc] [cargo] [go] [helm] [ip] [kubectl] [musl] [nodes] [python]
 # Installs Debian packages when it may, else says what to install. Silent when all is well.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -7,7 +8,7 @@ cd "$(dirname "$0")/.."
 apt() {
     [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null || return 1
     echo "installing $*" >&2
-    { apt-get update && DEBIAN_FRONTEND=noninteractive apt-get install --yes "$@"; } >&2
+    { apt-get update && DEBIAN_FRONTEND=noninteractive apt-get install --yes --no-remove "$@"; } >&2
 }
 
 # From 1.21 on Go fetches by itself the newer version that a go.mod asks for.
@@ -27,6 +28,16 @@ build_kubectl() {
             CGO_ENABLED=0 go build -trimpath -o "$cache/bin/kubectl" \
                 -ldflags "-s -w -X k8s.io/component-base/version.gitVersion=$version" \
                 k8s.io/kubernetes/cmd/kubectl
+    )
+}
+
+# For the tests of the chart.
+build_helm() {
+    echo "building helm from Go modules (about 2 minutes the first time)" >&2
+    mkdir -p "$cache/bin" && (
+        cd xtask/testbed/helm &&
+            CGO_ENABLED=0 go build -trimpath -o "$cache/bin/helm" -ldflags "-s -w" \
+                helm.sh/helm/v3/cmd/helm
     )
 }
 
@@ -59,9 +70,32 @@ for tool in "$@"; do
         command -v ip >/dev/null && command -v nft >/dev/null || apt iproute2 nftables ||
             command -v ip >/dev/null || fail "no ip: install it, on Debian the package iproute2"
         ;;
+    helm)
+        [ -x "$cache/bin/helm" ] || command -v helm >/dev/null ||
+            { xtask/setup.sh go && build_helm; }
+        ;;
     kubectl)
         [ -x "$cache/bin/kubectl" ] || command -v kubectl >/dev/null ||
             { xtask/setup.sh go && build_kubectl; }
+        ;;
+    musl)
+        # The operator's image has no libraries. ring is C in part.
+        command -v musl-gcc >/dev/null || apt musl-tools ||
+            fail "no musl-gcc: install it, on Debian the package musl-tools"
+        rustup target list --installed | grep --quiet x86_64-unknown-linux-musl ||
+            rustup target add x86_64-unknown-linux-musl
+        ;;
+    nodes)
+        # Real nodes on this machine, and what makes their images.
+        [ "$(id -u)" = 0 ] || fail "real nodes need root: namespaces, mounts and control groups"
+        xtask/setup.sh ip
+        # Not those that are there: a runtime of Docker's own excludes that of Debian.
+        missing=()
+        for program in conntrack containerd iptables mmdebstrap runc; do
+            command -v $program >/dev/null || missing+=($program)
+        done
+        [ -x /usr/lib/cni/ptp ] || missing+=(containernetworking-plugins)
+        [ ${#missing[@]} = 0 ] || apt "${missing[@]}" || fail "install ${missing[*]}"
         ;;
     *) fail "unknown tool $tool" ;;
     esac

@@ -1,20 +1,23 @@
 //! `cargo xtask generate`: the files in the repository that are made from the
-//! types. They are committed, because users apply them straight from it; a
-//! test fails when one of them is stale.
+//! types, or from manifests. They are committed, because users apply them straight
+//! from it; a test fails when one of them is stale.
 #![expect(
     clippy::print_stderr,
     reason = "a command for developers: what was done goes to stderr"
 )]
 
 mod crds;
+mod manifests;
 mod reference;
 mod schema;
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use anyhow::{Context as _, Result, bail};
 use clap::Args;
+
+use crate::repository;
 
 /// `cargo xtask generate`: writes the files that are made from the types.
 #[derive(Args, Debug)]
@@ -34,7 +37,7 @@ struct Output {
 /// Does what the command line asks for.
 pub fn run(args: &GenerateArgs) -> Result<()> {
     let root = repository();
-    let stale = stale(&root, outputs()?);
+    let stale = stale(root, outputs()?);
     if args.check {
         if !stale.is_empty() {
             bail!("{}", complaint(&stale));
@@ -55,14 +58,28 @@ pub fn run(args: &GenerateArgs) -> Result<()> {
 
 fn outputs() -> Result<Vec<Output>> {
     let crds = crds::v1()?;
+    let text = crds::yaml(&crds)?;
     Ok(vec![
         Output {
             path: "deploy/v1/crd.yaml",
-            text: crds::yaml(&crds)?,
+            text: text.clone(),
+        },
+        // Charts can't reach beyond their folder.
+        Output {
+            path: "charts/paddle-operator/files/crd.yaml",
+            text,
         },
         Output {
             path: "deploy/v1beta1/crd.yaml",
             text: crds::yaml(&crds.iter().map(crds::v1beta1).collect::<Vec<_>>())?,
+        },
+        Output {
+            path: "deploy/v1beta1/operator.yaml",
+            text: manifests::v1beta1_operator(),
+        },
+        Output {
+            path: "charts/paddle-operator/files/roles.yaml",
+            text: manifests::rules()?,
         },
         Output {
             path: "docs/en/api_doc.md",
@@ -87,11 +104,6 @@ fn complaint(stale: &[Output]) -> String {
     format!("stale: {}; run `cargo xtask generate`", paths.join(", "))
 }
 
-fn repository() -> PathBuf {
-    let xtask = Path::new(env!("CARGO_MANIFEST_DIR"));
-    xtask.parent().unwrap_or(xtask).to_owned()
-}
-
 #[cfg(test)]
 #[expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 mod tests {
@@ -99,7 +111,7 @@ mod tests {
 
     #[test]
     fn the_committed_files_are_what_the_types_say() {
-        let stale = stale(&repository(), outputs().unwrap());
+        let stale = stale(repository(), outputs().unwrap());
         assert!(stale.is_empty(), "{}", complaint(&stale));
     }
 
@@ -109,7 +121,9 @@ mod tests {
         let all = stale(elsewhere, outputs().unwrap());
         assert_eq!(
             complaint(&all),
-            "stale: deploy/v1/crd.yaml, deploy/v1beta1/crd.yaml, docs/en/api_doc.md; \
+            "stale: deploy/v1/crd.yaml, charts/paddle-operator/files/crd.yaml, \
+             deploy/v1beta1/crd.yaml, deploy/v1beta1/operator.yaml, \
+             charts/paddle-operator/files/roles.yaml, docs/en/api_doc.md; \
              run `cargo xtask generate`"
         );
         let changed = Output {
@@ -117,7 +131,7 @@ mod tests {
             text: "something else".to_owned(),
         };
         assert_eq!(
-            complaint(&stale(&repository(), vec![changed])),
+            complaint(&stale(repository(), vec![changed])),
             "stale: LICENSE; run `cargo xtask generate`"
         );
     }

@@ -2,6 +2,9 @@
 
 mod cluster;
 mod generate;
+mod image;
+
+use std::path::Path;
 
 use anyhow::Result;
 use clap::{Parser, Subcommand};
@@ -15,15 +18,24 @@ struct Cli {
 
 #[derive(Subcommand, Debug)]
 enum Command {
-    /// A real Kubernetes control plane on this machine, for tests and benchmarks
+    /// A real Kubernetes on this machine, for tests and benchmarks
     Cluster(cluster::ClusterArgs),
     /// Write the files that are made from the types: CRDs and the API reference
     Generate(generate::GenerateArgs),
+    /// Make container images, without a registry
+    Image(image::ImageArgs),
+}
+
+/// Where all of the project is.
+fn repository() -> &'static Path {
+    let xtask = Path::new(env!("CARGO_MANIFEST_DIR"));
+    xtask.parent().unwrap_or(xtask)
 }
 
 fn main() -> Result<()> {
     match Cli::parse().command {
         Command::Cluster(args) => cluster::run(args),
         Command::Generate(args) => generate::run(&args),
+        Command::Image(args) => image::run(&args),
     }
 }

@@ -1,10 +1,11 @@
 //! Brings a cluster up and down.
 
+mod members;
+mod volcano;
+
 use std::fs::{self, File};
-use std::hash::{DefaultHasher, Hash as _, Hasher as _};
-use std::io::Write as _;
-use std::net::{Ipv4Addr, TcpListener, TcpStream};
-use std::ops::Range;
+use std::io::{self, Write as _};
+use std::net::TcpStream;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::thread;
@@ -12,9 +13,12 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
 
-use super::components::{self, Component, Ports};
+use super::addresses::{Addresses, free_ports};
+use super::components::{self, Component};
+use super::nodes::{self, Network, Node};
 use super::paths::{Cache, State};
-use super::{UpArgs, build, kwok, pki, process};
+use super::{UpArgs, build, pki, process};
+use crate::image;
 
 /// How long a component may take. On a busy machine of two cores the slowest,
 /// kube-apiserver, was seen to need 15 s.
@@ -59,17 +63,33 @@ impl<'a> Bed<'a> {
 
     /// Starts what does not run yet. After a failure, what this call started is gone.
     pub fn up(&self, args: &UpArgs) -> Result<()> {
-        build::all(self.cache)?;
+        if args.nodes.is_some() {
+            nodes::check()?;
+        }
+        let extras = build::Extras {
+            nodes: args.nodes.is_some(),
+            volcano: args.volcano,
+        };
+        build::all(self.cache, extras)?;
+        if args.nodes.is_some() {
+            image::system(self.cache)?;
+        }
         let _lock = self.lock()?;
         if args.fresh {
             self.remove()?;
         }
         let begun = Instant::now();
+        let is_new = self.recorded()?.is_none();
         let mut changed = Vec::new();
         if let Err(error) = self.bring_up(args, &mut changed) {
-            process::stop(&self.state, &changed)?;
-            if self.running().is_empty() {
-                self.remove()?;
+            let started: Vec<&str> = changed.iter().map(String::as_str).collect();
+            let taken_back = process::stop(&self.state, &started).and_then(|()| match is_new {
+                true => self.remove(),
+                // What an earlier one left is what the user wants to have up.
+                false => self.leave_network(),
+            });
+            if let Err(error) = taken_back {
+                eprintln!("{error:#}");
             }
             return Err(error).with_context(|| format!("cluster {} did not come up", self.name));
         }
@@ -99,96 +119,82 @@ impl<'a> Bed<'a> {
     }
 
     /// `changed` collects what was started or added.
-    fn bring_up(&self, args: &UpArgs, changed: &mut Vec<&'static str>) -> Result<()> {
+    fn bring_up(&self, args: &UpArgs, changed: &mut Vec<String>) -> Result<()> {
         for dir in ["log", "run"] {
             fs::create_dir_all(self.state.file(dir))?;
         }
-        pki::ensure(&self.state)?;
-        let ports = self.ports()?;
-        pki::write_kubeconfigs(&self.state, ports.api)?;
+        let addresses = self.addresses(args)?;
+        if let Some(network) = addresses.network {
+            network.up(self.state.dir())?;
+        }
+        pki::ensure(&self.state, addresses.api())?;
+        pki::write_kubeconfigs(&self.state, addresses.api())?;
         components::write_configs(&self.state)?;
+        self.control_plane(addresses, changed)?;
+        if let Some(count) = args.kwok {
+            self.fake_nodes(args, count, addresses, changed)?;
+        }
+        if let (Some(count), Some(network)) = (args.nodes, addresses.network) {
+            self.real_nodes(count, network, changed)?;
+        }
+        if args.volcano {
+            self.volcano(addresses, changed)?;
+        }
+        Ok(())
+    }
 
-        let mut ensure = |component: Component, outdated: bool| -> Result<()> {
-            let line = components::command(self.cache, &self.state, ports, component);
-            let name = component.name();
-            if let Some(pid) = process::running(&self.state, name) {
-                if !outdated && process::command_line(pid.as_raw()) == line {
-                    return Ok(());
-                }
-                eprintln!("restarting {name}: its configuration changed");
-                process::stop(&self.state, &[name])?;
-            }
-            changed.push(name);
-            process::start(&self.state, name, &line)
-        };
-
-        ensure(Component::Etcd, false)?;
-        ensure(Component::ApiServer, false)?;
+    fn control_plane(&self, addresses: Addresses, changed: &mut Vec<String>) -> Result<()> {
+        self.ensure(Component::Etcd, addresses, false, changed)?;
+        self.ensure(Component::ApiServer, addresses, false, changed)?;
         self.wait("kube-apiserver to be ready", Component::ApiServer, || {
             // kubectl takes a tenth of a second of CPU that the server needs now.
-            TcpStream::connect((Ipv4Addr::LOCALHOST, ports.api)).is_ok()
-                && self.answers(&["get", "--raw=/readyz"])
+            TcpStream::connect(addresses.api()).is_ok() && self.answers(&["get", "--raw=/readyz"])
         })?;
-        ensure(Component::ControllerManager, false)?;
-        ensure(Component::Scheduler, false)?;
+        self.ensure(Component::ControllerManager, addresses, false, changed)?;
+        self.ensure(Component::Scheduler, addresses, false, changed)?;
         // Without it no pod can be created, and it shows that the controllers work.
         self.wait(
             "the default service account",
             Component::ControllerManager,
             || self.answers(&["get", "serviceaccount", "default", "--namespace=default"]),
-        )?;
-
-        if let Some(count) = args.kwok {
-            let file = self.state.file("kwok.yaml");
-            let config = kwok::config(args.pods);
-            let outdated = fs::read_to_string(&file).is_ok_and(|found| found != config);
-            fs::write(&file, config)?;
-            ensure(Component::Kwok, outdated)?;
-            if self.add_nodes(count, &args.capacity)? {
-                changed.push("nodes");
-            }
-            self.wait("the fake nodes to be ready", Component::Kwok, || {
-                self.nodes_ready(count)
-            })?;
-        }
-        Ok(())
+        )
     }
 
-    /// Creates the fake nodes that are missing; says whether there were any.
-    fn add_nodes(&self, count: u16, capacity: &[kwok::Resource]) -> Result<bool> {
-        let found = process::output(self.kubectl().args(["get", "nodes", "--output=name"]))?;
-        let missing: Vec<u16> = (0..count)
-            .filter(|&index| {
-                let name = format!("node/{}", kwok::node_name(index));
-                !found.lines().any(|line| line == name)
-            })
-            .collect();
-        if missing.is_empty() {
-            return Ok(false);
+    /// Starts a component, unless it runs as it should.
+    fn ensure(
+        &self,
+        component: Component,
+        addresses: Addresses,
+        outdated: bool,
+        changed: &mut Vec<String>,
+    ) -> Result<()> {
+        let line = components::command(self.cache, &self.state, addresses, component);
+        let name = component.name();
+        if let Some(pid) = process::running(&self.state, name) {
+            if !outdated && process::command_line(pid.as_raw()) == line {
+                return Ok(());
+            }
+            eprintln!("restarting {name}: its configuration changed");
+            process::stop(&self.state, &[name])?;
         }
-        let mut create = self
+        changed.push(name.to_owned());
+        process::start(&self.state, name, &line)
+    }
+
+    fn apply(&self, manifests: String) -> Result<()> {
+        let mut kubectl = self
             .kubectl()
-            .args(["create", "--filename=-"])
+            .args(["apply", "--server-side", "--filename=-"])
             .stdin(Stdio::piped())
             .stdout(Stdio::null())
             .spawn()?;
-        if let Some(mut stdin) = create.stdin.take() {
-            stdin.write_all(kwok::nodes(missing, capacity).to_string().as_bytes())?;
+        if let Some(mut stdin) = kubectl.stdin.take() {
+            stdin.write_all(manifests.as_bytes())?;
         }
-        if !create.wait()?.success() {
-            bail!("kubectl could not create the fake nodes");
+        if !kubectl.wait()?.success() {
+            bail!("kubectl could not apply what the cluster needs");
         }
-        Ok(true)
-    }
-
-    /// Ready, and no longer tainted: a pod created now is scheduled at once.
-    fn nodes_ready(&self, count: u16) -> bool {
-        let selector = format!("--selector={}", kwok::NODE_SELECTOR);
-        let columns = "--output=jsonpath={range .items[*]}\
-                       {.status.conditions[?(@.type=='Ready')].status}{.spec.taints}{'\\n'}{end}";
-        process::output(self.kubectl().args(["get", "nodes", &selector, columns])).is_ok_and(
-            |text| text.lines().filter(|line| *line == "True").count() >= usize::from(count),
-        )
+        Ok(())
     }
 
     fn answers(&self, kubectl_args: &[&str]) -> bool {
@@ -198,20 +204,25 @@ impl<'a> Bed<'a> {
         kubectl.status().is_ok_and(|status| status.success())
     }
 
-    /// Waits for `probe`; fails at once when any component ends.
+    /// Waits for `probe`, which is up to this component; fails at once when it ends, or one
+    /// that was started before it.
     fn wait(&self, what: &str, component: Component, probe: impl Fn() -> bool) -> Result<()> {
-        let deadline = Instant::now() + PATIENCE;
         let expected = Component::ALL.iter().take_while(|it| **it != component);
-        let expected: Vec<Component> = expected.copied().chain([component]).collect();
+        let expected = expected.chain([&component]).map(|it| it.name());
+        self.wait_for(what, &expected.collect::<Vec<_>>(), probe)
+    }
+
+    /// Waits for `probe`; fails at once when any of the processes ends.
+    fn wait_for(&self, what: &str, expected: &[&str], probe: impl Fn() -> bool) -> Result<()> {
+        let deadline = Instant::now() + PATIENCE;
         while !probe() {
-            for component in &expected {
-                let name = component.name();
+            for name in expected {
                 if process::running(&self.state, name).is_none() {
                     bail!("{name} ended; its last lines:\n{}", self.log_tail(name));
                 }
             }
             if Instant::now() > deadline {
-                let name = component.name();
+                let name = expected.last().copied().unwrap_or_default();
                 bail!(
                     "waited {PATIENCE:?} for {what}; the last lines of {name}:\n{}",
                     self.log_tail(name)
@@ -226,36 +237,89 @@ impl<'a> Bed<'a> {
         process::log_tail(&self.state, name)
     }
 
-    /// The components that run.
-    fn running(&self) -> Vec<&'static str> {
-        let names = Component::ALL.map(Component::name);
-        names
-            .into_iter()
-            .filter(|name| process::running(&self.state, name).is_some())
+    /// Ends a component of the control plane or a real node.
+    pub fn kill(&self, name: &str) -> Result<()> {
+        if Component::ALL.iter().any(|other| other.name() == name) {
+            return process::stop(&self.state, &[name]);
+        }
+        self.node(name)?.kill()
+    }
+
+    /// The components and real nodes that run.
+    fn running(&self) -> Vec<String> {
+        let components = Component::ALL.map(|component| component.name().to_owned());
+        let nodes = (0..nodes::MAX).map(nodes::node_name);
+        let all = components.into_iter().chain(nodes);
+        all.filter(|name| process::running(&self.state, name).is_some())
             .collect()
     }
 
-    /// The ports in use, or new ones when nothing runs that uses the old.
-    fn ports(&self) -> Result<Ports> {
-        let file = self.state.file("ports.json");
-        if !self.running().is_empty() {
-            let text = fs::read_to_string(&file)
-                .with_context(|| format!("cannot read {}", file.display()))?;
-            return Ok(serde_json::from_str(&text)?);
+    /// The addresses in use, or new ones when nothing runs that uses the old.
+    fn addresses(&self, args: &UpArgs) -> Result<Addresses> {
+        let recorded = self.recorded()?;
+        let network = match recorded {
+            None if args.nodes.is_some() => Some(Network::free()?),
+            None => None,
+            Some(found) => {
+                // The server's certificate names its address, and a heartbeat that is
+                // right for one kind of node is wrong for the other.
+                let wrong = found
+                    .network
+                    .map_or(args.nodes.is_some(), |_| args.kwok.is_some());
+                if wrong {
+                    bail!("a cluster has real or fake nodes, not both; `--fresh` starts anew");
+                }
+                if !self.running().is_empty() {
+                    return Ok(found);
+                }
+                found.network
+            }
+        };
+        let addresses = Addresses {
+            network,
+            ..free_ports(self.state.dir().to_string_lossy().as_ref())?
+        };
+        let text = serde_json::to_string(&addresses)?;
+        fs::write(self.state.file("addresses.json"), text)?;
+        Ok(addresses)
+    }
+
+    /// The addresses that were last used.
+    fn recorded(&self) -> Result<Option<Addresses>> {
+        let file = self.state.file("addresses.json");
+        match fs::read_to_string(&file) {
+            Ok(text) => Ok(Some(serde_json::from_str(&text)?)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error).with_context(|| format!("cannot read {}", file.display())),
         }
-        let ports = free_ports(self.state.dir().to_string_lossy().as_ref())?;
-        fs::write(&file, serde_json::to_string(&ports)?)?;
-        Ok(ports)
     }
 
     fn remove(&self) -> Result<()> {
-        process::stop(&self.state, &Component::ALL.map(Component::name))?;
+        let running = self.running();
+        let names: Vec<&str> = running.iter().map(String::as_str).collect();
+        process::stop(&self.state, &names)?;
+        self.leave_network()?;
         match fs::remove_dir_all(self.state.dir()) {
-            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
                 Err(error).with_context(|| format!("cannot remove {}", self.state.dir().display()))
             }
             _ => Ok(()),
         }
+    }
+
+    /// Removes the links and control groups of nodes, unless some run, or another cluster has
+    /// taken the network since this one was stopped.
+    fn leave_network(&self) -> Result<()> {
+        let network = self.recorded()?.and_then(|addresses| addresses.network);
+        let ours = |network: &Network| !network.is_of_another(self.state.dir());
+        let Some(network) = network.filter(|network| self.running().is_empty() && ours(network))
+        else {
+            return Ok(());
+        };
+        for index in 0..nodes::MAX {
+            Node::new(self.cache, &self.state, network, index).remove_cgroups()?;
+        }
+        network.down()
     }
 
     /// One `up` or `down` of a cluster at a time.
@@ -268,46 +332,5 @@ impl<'a> Bed<'a> {
             File::create(&path).with_context(|| format!("cannot create {}", path.display()))?;
         file.lock()?;
         Ok(file)
-    }
-}
-
-/// Below the range from which Linux takes ports for outgoing connections: kube-apiserver
-/// makes dozens of these while others are still starting.
-const PORTS: Range<u16> = 20_000..32_000;
-
-/// Free ports. The search starts at a place that `key` decides, so that a cluster mostly
-/// keeps its address and two that start at the same moment do not meet.
-fn free_ports(key: &str) -> Result<Ports> {
-    let mut hasher = DefaultHasher::new();
-    key.hash(&mut hasher);
-    let span = u64::from(PORTS.end - PORTS.start);
-    let offset = u16::try_from(hasher.finish() % span).unwrap_or_default();
-    let first = PORTS.start + offset;
-    let mut free = (first..PORTS.end)
-        .chain(PORTS.start..first)
-        .filter(|&port| TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok());
-    match (free.next(), free.next(), free.next()) {
-        (Some(etcd), Some(etcd_peer), Some(api)) => Ok(Ports {
-            etcd,
-            etcd_peer,
-            api,
-        }),
-        _ => bail!("no free port on 127.0.0.1 in {PORTS:?}"),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_port_in_use_is_passed_over() -> Result<()> {
-        let first = free_ports("some key")?;
-        assert!(PORTS.contains(&first.etcd));
-        let _taken = TcpListener::bind((Ipv4Addr::LOCALHOST, first.etcd))?;
-        let second = free_ports("some key")?;
-        assert_ne!(first.etcd, second.etcd);
-        assert!(second.etcd != second.api && second.etcd != second.etcd_peer);
-        Ok(())
     }
 }

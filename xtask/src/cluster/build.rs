@@ -1,4 +1,4 @@
-//! Builds Kubernetes and kwok from the Go modules under `xtask/testbed`.
+//! Builds Kubernetes and what goes with it from the Go modules under `xtask/testbed`.
 //! Their checksums are in `go.sum`; no release binary is downloaded.
 
 use std::fs::{self, File};
@@ -9,16 +9,20 @@ use std::process::Command;
 use std::time::Instant;
 
 use anyhow::{Context as _, Result, bail};
+use serde_json::Value;
 
 use super::paths::Cache;
+use super::process;
 
 /// What the one Kubernetes binary can be; it looks at the name it is started by.
-const COMPONENTS: [&str; 5] = [
+const COMPONENTS: [&str; 7] = [
     "etcd",
     "kube-apiserver",
     "kube-controller-manager",
+    "kube-proxy",
     "kube-scheduler",
     "kubectl",
+    "kubelet",
 ];
 
 /// One Go program.
@@ -32,7 +36,8 @@ struct Program {
     takes: &'static str,
 }
 
-fn programs() -> [Program; 2] {
+/// What every cluster needs.
+fn control_plane() -> [Program; 2] {
     [
         Program {
             name: "kubernetes",
@@ -50,6 +55,67 @@ fn programs() -> [Program; 2] {
         },
     ]
 }
+
+/// What goes into the images of real nodes.
+fn node_programs() -> [Program; 4] {
+    let program = |name, module, package, takes| Program {
+        name,
+        module,
+        package,
+        ldflags: "-s -w".to_owned(),
+        takes,
+    };
+    [
+        program("pause", "node", "./pause", "some seconds"),
+        program("csi-registrar", "node", "./registrar", "some seconds"),
+        program("coredns", "coredns", ".", "about 2 minutes"),
+        program(
+            "juicefs-csi-driver",
+            "juicefs-csi",
+            "github.com/juicedata/juicefs-csi-driver/cmd",
+            "about 3 minutes",
+        ),
+    ]
+}
+
+/// What schedules gangs.
+fn volcano_programs() -> [Program; 2] {
+    let program = |name, package, takes| Program {
+        name,
+        module: VOLCANO,
+        package,
+        ldflags: "-s -w".to_owned(),
+        takes,
+    };
+    [
+        program(
+            "vc-scheduler",
+            "volcano.sh/volcano/cmd/scheduler",
+            "about 5 minutes",
+        ),
+        program(
+            "vc-controller-manager",
+            "volcano.sh/volcano/cmd/controller-manager",
+            "about 2 minutes",
+        ),
+    ]
+}
+
+/// The directory under `xtask/testbed` that pins Volcano.
+const VOLCANO: &str = "volcano";
+
+/// The kinds that Volcano's scheduler and those of its controllers that run here wait for;
+/// without one of them they never start to work. The kinds of its own jobs are a megabyte.
+const VOLCANO_CRDS: [&str; 5] = [
+    "bus.volcano.sh_commands",
+    "nodeinfo.volcano.sh_numatopologies",
+    "scheduling.volcano.sh_podgroups",
+    "scheduling.volcano.sh_queues",
+    "topology.volcano.sh_hypernodes",
+];
+
+/// The file among the binaries that has these.
+pub const VOLCANO_CRDS_FILE: &str = "volcano-crds.yaml";
 
 /// Kubernetes learns its version from the linker; without it clients cannot parse
 /// what the server says. The date is fixed so that the same inputs give the same binary.
@@ -72,15 +138,33 @@ fn kubernetes_ldflags(major: &str, minor: &str, patch: &str) -> String {
     flags
 }
 
-/// Builds what is missing or out of date.
-pub fn all(cache: &Cache) -> Result<()> {
+/// What a cluster may have beside its control plane.
+#[derive(Clone, Copy, Debug)]
+pub struct Extras {
+    /// What the images of real nodes are made of.
+    pub nodes: bool,
+    /// Volcano's scheduler and controllers.
+    pub volcano: bool,
+}
+
+/// Builds what is missing or out of date of a cluster with these.
+pub fn all(cache: &Cache, extras: Extras) -> Result<()> {
     let bin = cache.bin("");
     fs::create_dir_all(&bin).with_context(|| format!("cannot create {}", bin.display()))?;
     // Two commands must not write the same binary; the second finds it ready.
     let lock = File::create(bin.join("lock"))?;
     lock.lock()?;
-    for program in programs() {
+    for program in control_plane() {
         build(cache, &program)?;
+    }
+    for program in node_programs().iter().filter(|_| extras.nodes) {
+        build(cache, program)?;
+    }
+    if extras.volcano {
+        for program in volcano_programs() {
+            build(cache, &program)?;
+        }
+        volcano_crds(cache)?;
     }
     for component in COMPONENTS {
         link(cache, component)?;
@@ -88,12 +172,20 @@ pub fn all(cache: &Cache) -> Result<()> {
     Ok(())
 }
 
+/// Where it is written what a file among the binaries was made from.
+fn stamp(cache: &Cache, name: &str) -> PathBuf {
+    cache.bin(&format!("{name}.stamp"))
+}
+
+fn is_current(cache: &Cache, name: &str, wanted: &str) -> bool {
+    let made_from = fs::read_to_string(stamp(cache, name));
+    cache.bin(name).exists() && made_from.is_ok_and(|found| found == wanted)
+}
+
 fn build(cache: &Cache, program: &Program) -> Result<()> {
     let module = testbed().join(program.module);
-    let target = cache.bin(program.name);
-    let stamp = cache.bin(&format!("{}.stamp", program.name));
     let wanted = fingerprint(program, &module)?;
-    if target.exists() && fs::read_to_string(&stamp).is_ok_and(|found| found == wanted) {
+    if is_current(cache, program.name, &wanted) {
         return Ok(());
     }
     eprintln!(
@@ -124,20 +216,45 @@ fn build(cache: &Cache, program: &Program) -> Result<()> {
             module.display()
         );
     }
-    fs::rename(&fresh, &target)?;
-    fs::write(&stamp, wanted)?;
+    fs::rename(&fresh, cache.bin(program.name))?;
+    fs::write(stamp(cache, program.name), wanted)?;
     eprintln!("built {} in {:.0?}", program.name, started.elapsed());
     Ok(())
+}
+
+/// Takes the manifests out of the module, which may not be there any more when the cluster
+/// starts: its directory belongs to Go.
+fn volcano_crds(cache: &Cache) -> Result<()> {
+    let pins = testbed().join(VOLCANO);
+    let mut hasher = DefaultHasher::new();
+    (VOLCANO_CRDS, fs::read(pins.join("go.mod"))?).hash(&mut hasher);
+    let wanted = format!("{:016x}\n", hasher.finish());
+    if is_current(cache, VOLCANO_CRDS_FILE, &wanted) {
+        return Ok(());
+    }
+    // Also checks it against go.sum.
+    let mut download = Command::new("go");
+    download.args(["mod", "download", "-json", "volcano.sh/volcano"]);
+    let about: Value = serde_json::from_str(&process::output(download.current_dir(pins))?)?;
+    let module = about.get("Dir").and_then(Value::as_str);
+    let module = Path::new(module.context("go does not say where Volcano's module is")?);
+    let manifests = VOLCANO_CRDS.map(|name| {
+        let file = module.join(format!("config/crd/volcano/bases/{name}.yaml"));
+        fs::read_to_string(&file).with_context(|| format!("cannot read {}", file.display()))
+    });
+    let manifests: Vec<String> = manifests.into_iter().collect::<Result<_>>()?;
+    fs::write(cache.bin(VOLCANO_CRDS_FILE), manifests.join("---\n"))?;
+    Ok(fs::write(stamp(cache, VOLCANO_CRDS_FILE), wanted)?)
 }
 
 /// Changes when anything that goes into the binary does.
 fn fingerprint(program: &Program, module: &Path) -> Result<String> {
     let mut hasher = DefaultHasher::new();
     (program.package, &program.ldflags).hash(&mut hasher);
-    let mut files: Vec<PathBuf> = fs::read_dir(module)
-        .with_context(|| format!("cannot read {}", module.display()))?
-        .map(|entry| Ok(entry?.path()))
-        .collect::<io::Result<_>>()?;
+    let mut files = files(module)?;
+    if program.package.starts_with("./") {
+        files.extend(self::files(&module.join(program.package))?);
+    }
     files.retain(|file| {
         let name = file
             .file_name()
@@ -150,6 +267,12 @@ fn fingerprint(program: &Program, module: &Path) -> Result<String> {
         (file.file_name(), fs::read(&file)?).hash(&mut hasher);
     }
     Ok(format!("{:016x}\n", hasher.finish()))
+}
+
+fn files(dir: &Path) -> Result<Vec<PathBuf>> {
+    let entries = fs::read_dir(dir).with_context(|| format!("cannot read {}", dir.display()))?;
+    let paths = entries.map(|entry| Ok(entry?.path()));
+    Ok(paths.collect::<io::Result<_>>()?)
 }
 
 fn link(cache: &Cache, component: &str) -> Result<()> {
@@ -181,7 +304,7 @@ mod tests {
         let module = std::env::temp_dir().join(format!("xtask-stamp-{}", std::process::id()));
         fs::create_dir_all(&module)?;
         fs::write(module.join("go.mod"), "module a")?;
-        let [mut program, _] = programs();
+        let [mut program, _] = control_plane();
         let first = fingerprint(&program, &module)?;
         fs::write(module.join("notes.txt"), "not an input")?;
         assert_eq!(first, fingerprint(&program, &module)?);

@@ -4,9 +4,9 @@ use std::fs;
 use std::path::PathBuf;
 
 use anyhow::Result;
-use serde::{Deserialize, Serialize};
 use serde_json::json;
 
+use super::addresses::Addresses;
 use super::paths::{Cache, State};
 
 /// One process of the cluster.
@@ -22,16 +22,22 @@ pub enum Component {
     Scheduler,
     /// Plays the kubelet of the fake nodes.
     Kwok,
+    /// Volcano's states of queues, and PodGroups for pods that have none.
+    VolcanoControllers,
+    /// Volcano's binds the pods that ask for it, a gang at a time.
+    VolcanoScheduler,
 }
 
 impl Component {
     /// In the order in which they start.
-    pub const ALL: [Self; 5] = [
+    pub const ALL: [Self; 7] = [
         Self::Etcd,
         Self::ApiServer,
         Self::ControllerManager,
         Self::Scheduler,
         Self::Kwok,
+        Self::VolcanoControllers,
+        Self::VolcanoScheduler,
     ];
 
     /// The program's name, also that of its log and pid file.
@@ -42,19 +48,10 @@ impl Component {
             Self::ControllerManager => "kube-controller-manager",
             Self::Scheduler => "kube-scheduler",
             Self::Kwok => "kwok",
+            Self::VolcanoControllers => "vc-controller-manager",
+            Self::VolcanoScheduler => "vc-scheduler",
         }
     }
-}
-
-/// Ports on 127.0.0.1. Controller-manager and scheduler serve nothing.
-#[derive(Clone, Copy, Debug, Deserialize, Serialize, PartialEq, Eq)]
-pub struct Ports {
-    /// etcd for kube-apiserver.
-    pub etcd: u16,
-    /// etcd insists on a port for other members.
-    pub etcd_peer: u16,
-    /// kube-apiserver.
-    pub api: u16,
 }
 
 /// Every finished request becomes one line, because tests count requests; the
@@ -87,12 +84,17 @@ pub fn write_configs(state: &State) -> Result<()> {
 }
 
 /// Program and arguments.
-pub fn command(cache: &Cache, state: &State, ports: Ports, component: Component) -> Vec<String> {
+pub fn command(
+    cache: &Cache,
+    state: &State,
+    addresses: Addresses,
+    component: Component,
+) -> Vec<String> {
     let mut line = vec![text(cache.bin(component.name()))];
     line.extend(match component {
-        Component::Etcd => etcd(state, ports),
-        Component::ApiServer => api_server(state, ports),
-        Component::ControllerManager => controller_manager(state),
+        Component::Etcd => etcd(state, addresses),
+        Component::ApiServer => api_server(state, addresses),
+        Component::ControllerManager => controller_manager(state, addresses),
         Component::Scheduler => vec![
             format!("--config={}", text(state.file("scheduler.json"))),
             "--secure-port=0".to_owned(),
@@ -105,13 +107,41 @@ pub fn command(cache: &Cache, state: &State, ports: Ports, component: Component)
             // zero in the file would mean the default.
             "--node-lease-duration-seconds=0".to_owned(),
         ],
+        Component::VolcanoControllers => {
+            let mut line = volcano(state, component);
+            // Its own jobs have kinds of their own, which nobody here needs.
+            line.push("--controllers=+pg-controller,+queue-controller".to_owned());
+            line
+        }
+        Component::VolcanoScheduler => {
+            let mut line = volcano(state, component);
+            line.extend([
+                format!("--scheduler-conf={}", text(state.volcano_scheduler())),
+                // It looks at the cluster from time to time, not when something happens. A
+                // test waits for several such looks; at rest one takes about 2 ms.
+                "--schedule-period=200ms".to_owned(),
+                // To /tmp, at a signal.
+                "--cache-dumper=false".to_owned(),
+            ]);
+            line
+        }
     });
     line
 }
 
-fn etcd(state: &State, ports: Ports) -> Vec<String> {
-    let client = format!("http://127.0.0.1:{}", ports.etcd);
-    let peer = format!("http://127.0.0.1:{}", ports.etcd_peer);
+/// Neither of the two serves anything unless asked to.
+fn volcano(state: &State, component: Component) -> Vec<String> {
+    vec![
+        format!("--kubeconfig={}", text(state.kubeconfig(component.name()))),
+        "--leader-elect=false".to_owned(),
+        format!("--kube-api-qps={CLIENT_QPS}"),
+        format!("--kube-api-burst={CLIENT_QPS}"),
+    ]
+}
+
+fn etcd(state: &State, addresses: Addresses) -> Vec<String> {
+    let client = format!("http://127.0.0.1:{}", addresses.etcd);
+    let peer = format!("http://127.0.0.1:{}", addresses.etcd_peer);
     vec![
         format!("--data-dir={}", text(state.file("etcd"))),
         format!("--listen-client-urls={client}"),
@@ -126,16 +156,13 @@ fn etcd(state: &State, ports: Ports) -> Vec<String> {
     ]
 }
 
-fn api_server(state: &State, ports: Ports) -> Vec<String> {
+fn api_server(state: &State, addresses: Addresses) -> Vec<String> {
     let pki = |flag: &str, file: &str| format!("--{flag}={}", text(state.pki(file)));
-    vec![
-        format!("--etcd-servers=http://127.0.0.1:{}", ports.etcd),
-        "--bind-address=127.0.0.1".to_owned(),
-        "--advertise-address=127.0.0.1".to_owned(),
-        format!("--secure-port={}", ports.api),
-        // The others refuse a loopback address, and nothing here calls the
-        // `kubernetes` Service.
-        "--endpoint-reconciler-type=none".to_owned(),
+    let mut line = vec![
+        format!("--etcd-servers=http://127.0.0.1:{}", addresses.etcd),
+        format!("--bind-address={}", addresses.api().ip()),
+        format!("--advertise-address={}", addresses.api().ip()),
+        format!("--secure-port={}", addresses.api_port),
         "--service-cluster-ip-range=10.96.0.0/16".to_owned(),
         pki("client-ca-file", "ca.crt"),
         pki("tls-cert-file", "apiserver.crt"),
@@ -143,7 +170,13 @@ fn api_server(state: &State, ports: Ports) -> Vec<String> {
         pki("service-account-key-file", "sa.pub"),
         pki("service-account-signing-key-file", "sa.key"),
         "--service-account-issuer=https://kubernetes.default.svc.cluster.local".to_owned(),
-        "--authorization-mode=RBAC".to_owned(),
+        // A kubelet may only touch what concerns its own node.
+        "--authorization-mode=Node,RBAC".to_owned(),
+        "--enable-admission-plugins=NodeRestriction".to_owned(),
+        pki("kubelet-client-certificate", "admin.crt"),
+        pki("kubelet-client-key", "admin.key"),
+        // Names of nodes are known to nobody else.
+        "--kubelet-preferred-address-types=InternalIP".to_owned(),
         // CSI drivers and cache runtimes ask for it.
         "--allow-privileged=true".to_owned(),
         // Fair queues would slow down whoever is not an administrator.
@@ -159,11 +192,17 @@ fn api_server(state: &State, ports: Ports) -> Vec<String> {
         "--audit-log-maxsize=0".to_owned(),
         // Written before the next request of the same client can arrive.
         "--audit-log-mode=blocking".to_owned(),
-    ]
+    ];
+    if addresses.network.is_none() {
+        // The others refuse a loopback address, and without nodes nothing calls the
+        // `kubernetes` Service.
+        line.push("--endpoint-reconciler-type=none".to_owned());
+    }
+    line
 }
 
-fn controller_manager(state: &State) -> Vec<String> {
-    vec![
+fn controller_manager(state: &State, addresses: Addresses) -> Vec<String> {
+    let mut line = vec![
         format!(
             "--kubeconfig={}",
             text(state.kubeconfig("controller-manager"))
@@ -180,10 +219,13 @@ fn controller_manager(state: &State) -> Vec<String> {
         "--allocate-node-cidrs=false".to_owned(),
         format!("--kube-api-qps={CLIENT_QPS}"),
         format!("--kube-api-burst={CLIENT_QPS}"),
+    ];
+    if addresses.network.is_none() {
         // A puppet node has no heartbeat, and a busy machine is no dead node. A test
         // that needs one sets the node's Ready condition to Unknown.
-        "--node-monitor-grace-period=24h".to_owned(),
-    ]
+        line.push("--node-monitor-grace-period=24h".to_owned());
+    }
+    line
 }
 
 /// Paths are UTF-8: `Cache::from_env` has checked it.
@@ -196,11 +238,13 @@ mod tests {
     use std::path::Path;
 
     use super::*;
+    use crate::cluster::nodes::Network;
 
-    const PORTS: Ports = Ports {
+    const ADDRESSES: Addresses = Addresses {
         etcd: 1,
         etcd_peer: 2,
-        api: 3,
+        api_port: 3,
+        network: None,
     };
 
     #[test]
@@ -208,7 +252,7 @@ mod tests {
         let cache = Cache::at(Path::new("/cache"));
         let state = cache.cluster("a");
         for component in Component::ALL {
-            let line = command(&cache, &state, PORTS, component);
+            let line = command(&cache, &state, ADDRESSES, component);
             // `process` recognises a component by these two.
             assert_eq!(
                 line.first(),
@@ -225,11 +269,40 @@ mod tests {
     }
 
     #[test]
+    fn volcano_watches_no_directory_in_which_others_write() {
+        let cache = Cache::at(Path::new("/cache"));
+        let state = cache.cluster("a");
+        let config = state.volcano_scheduler();
+        for busy in [state.audit_log(), state.log("a"), state.pid("a")] {
+            assert_ne!(config.parent(), busy.parent());
+        }
+        let line = command(&cache, &state, ADDRESSES, Component::VolcanoScheduler);
+        assert!(line.contains(&format!("--scheduler-conf={}", config.display())));
+    }
+
+    #[test]
     fn the_api_server_listens_on_its_port_and_finds_etcd() {
         let cache = Cache::at(Path::new("/cache"));
-        let line = command(&cache, &cache.cluster("a"), PORTS, Component::ApiServer);
+        let line = command(&cache, &cache.cluster("a"), ADDRESSES, Component::ApiServer);
         assert!(line.contains(&"--secure-port=3".to_owned()));
         assert!(line.contains(&"--etcd-servers=http://127.0.0.1:1".to_owned()));
         assert!(line.contains(&"--audit-log-path=/cache/cluster/a/audit.log".to_owned()));
+        assert!(line.contains(&"--bind-address=127.0.0.1".to_owned()));
+    }
+
+    #[test]
+    fn real_nodes_reach_the_api_server_in_their_network() {
+        let cache = Cache::at(Path::new("/cache"));
+        let addresses = Addresses {
+            network: Some(Network::numbered(200)),
+            ..ADDRESSES
+        };
+        let line = command(&cache, &cache.cluster("a"), addresses, Component::ApiServer);
+        assert!(line.contains(&"--bind-address=10.200.0.1".to_owned()));
+        assert!(!line.iter().any(|arg| arg.contains("127.0.0.1:3")));
+        let manager = Component::ControllerManager;
+        let line = command(&cache, &cache.cluster("a"), addresses, manager);
+        // Else a dead node would be taken for a living one.
+        assert!(!line.iter().any(|arg| arg.contains("grace-period")));
     }
 }

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail};
 
-/// The cache directory: `bin/` and one directory per cluster under `cluster/`.
+/// The cache directory: `bin/`, `images/` and one directory per cluster under `cluster/`.
 #[derive(Debug)]
 pub struct Cache {
     root: PathBuf,
@@ -34,6 +34,11 @@ impl Cache {
         Self {
             root: root.to_owned(),
         }
+    }
+
+    /// The directory itself.
+    pub fn root(&self) -> &Path {
+        &self.root
     }
 
     /// A file among the binaries.
@@ -102,6 +107,12 @@ impl State {
     /// What kube-apiserver writes about every request.
     pub fn audit_log(&self) -> PathBuf {
         self.dir.join("audit.log")
+    }
+
+    /// The configuration of Volcano's scheduler. In a directory of its own: the scheduler reads
+    /// it again whenever any file beside it changes, such as the audit log.
+    pub fn volcano_scheduler(&self) -> PathBuf {
+        self.dir.join("volcano").join("scheduler.yaml")
     }
 
     /// The output of a component.

@@ -26,6 +26,8 @@ pub fn start(state: &State, name: &str, line: &[String]) -> Result<()> {
     let child = Command::new("setsid")
         .args(line)
         .current_dir(state.dir())
+        // Volcano's scheduler puts a socket there, else into one place for all clusters.
+        .env("DEBUG_SOCKET_DIR", "run")
         .stdin(Stdio::null())
         .stdout(log.try_clone()?)
         .stderr(log)
@@ -44,8 +46,8 @@ pub fn running(state: &State, name: &str) -> Option<Pid> {
         .parse()
         .ok()?;
     // A process that is just being replaced by another program has no arguments for
-    // an instant.
-    for _ in 0..100 {
+    // an instant, which on a busy machine was seen to take more than a tenth of a second.
+    for _ in 0..1000 {
         if ended(pid) {
             return None;
         }
@@ -72,7 +74,11 @@ fn belongs(line: &[String], name: &str, state: &Path) -> bool {
         .iter()
         .map(Path::new)
         .skip_while(|arg| arg.ends_with("setsid"));
-    let program = args.next().is_some_and(|arg| arg.ends_with(name));
+    // A node is a shell in namespaces of its own, and its name the last argument.
+    let program = args.next().is_some_and(|arg| {
+        arg.ends_with(name)
+            || (arg.ends_with("unshare") && line.last().is_some_and(|it| it == name))
+    });
     // With a slash: the state of cluster `a` is no prefix of that of `a-b`.
     let state = format!("{}/", state.display());
     program && line.iter().any(|arg| arg.contains(&state))
@@ -100,6 +106,11 @@ pub fn stop(state: &State, names: &[&str]) -> Result<()> {
         .iter()
         .filter_map(|name| Some((running(state, name)?, *name)))
         .collect();
+    // Those of a node end with it, but a moment later.
+    let children: Vec<(Pid, &str)> = pids
+        .iter()
+        .flat_map(|(pid, name)| children(*pid).into_iter().map(move |child| (child, *name)))
+        .collect();
     for (pid, name) in &pids {
         match kill(*pid, Signal::SIGKILL) {
             Ok(()) | Err(Errno::ESRCH) => {}
@@ -107,7 +118,7 @@ pub fn stop(state: &State, names: &[&str]) -> Result<()> {
         }
     }
     let deadline = Instant::now() + Duration::from_secs(10);
-    for (pid, name) in &pids {
+    for (pid, name) in pids.iter().chain(&children) {
         while !ended(pid.as_raw()) {
             if Instant::now() > deadline {
                 bail!("{name}, process {pid}, did not end");
@@ -122,6 +133,15 @@ pub fn stop(state: &State, names: &[&str]) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// The processes that this one started.
+pub fn children(pid: Pid) -> Vec<Pid> {
+    let listed = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
+    listed
+        .split_whitespace()
+        .filter_map(|child| child.parse().ok().map(Pid::from_raw))
+        .collect()
 }
 
 /// The last lines that a component wrote.
@@ -183,6 +203,9 @@ mod tests {
             "etcd",
             state
         ));
+        let node = ["unshare", "--pid", "/c/cluster/a/node-init", "node-1"];
+        assert!(belongs(&line(&node), "node-1", state));
+        assert!(!belongs(&line(&node), "node-0", state));
         // Another program, another cluster, another component.
         assert!(!belongs(
             &line(&["/usr/bin/vi", "/c/cluster/a/etcd"]),

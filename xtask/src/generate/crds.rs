@@ -1,6 +1,7 @@
 //! The CRDs as YAML, for Kubernetes of today and before 1.16.
 
 use anyhow::{Context as _, Result};
+use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use super::schema;
@@ -69,21 +70,26 @@ pub fn yaml(objects: &[Value]) -> Result<String> {
     let mut text = HEADER.to_owned();
     for object in objects {
         text.push_str("---\n");
-        let document = serde_saphyr::to_string(object)
+        let document = document(object)
             .with_context(|| format!("cannot write {}", schema::text(object, "/metadata/name")))?;
-        // The serializer indents empty lines of a description, too.
-        for line in document.lines() {
-            text.push_str(if line.trim().is_empty() { "" } else { line });
-            text.push('\n');
-        }
+        text.push_str(&document);
     }
     Ok(text)
+}
+
+/// A value as YAML.
+pub fn document(value: &impl Serialize) -> Result<String> {
+    let document = serde_saphyr::to_string(value)?;
+    // The serializer indents empty lines of a description, too.
+    let lines = document.lines();
+    let lines = lines.map(|line| if line.trim().is_empty() { "" } else { line });
+    Ok(lines.map(|line| format!("{line}\n")).collect())
 }
 
 /// The value with its keys sorted, whatever features `serde_json` was built
 /// with, and with whole numbers written as such: `minimum` is a float in the
 /// types, and nobody writes `minimum: 1.0`.
-fn canonical(value: Value) -> Value {
+pub fn canonical(value: Value) -> Value {
     match value {
         Value::Object(map) => {
             let mut entries: Vec<_> = map.into_iter().collect();
