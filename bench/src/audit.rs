@@ -1,5 +1,6 @@
 //! Counting requests in the audit log of the API server.
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
@@ -15,11 +16,22 @@ const AGENT: &str = "paddle-operator/";
 
 /// The audit log.
 #[derive(Debug)]
-pub(crate) struct AuditLog(PathBuf);
+pub struct AuditLog(PathBuf);
 
 /// A place in it.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Mark(u64);
+pub struct Mark(u64);
+
+/// How many requests there were.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Requests {
+    /// To stay the leader.
+    pub leases: usize,
+    /// Watches that ended, as they all do after some minutes.
+    pub watches: usize,
+    /// All the others.
+    pub others: usize,
+}
 
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -28,7 +40,15 @@ struct Entry {
     #[serde(default)]
     user_agent: String,
     #[serde(default)]
+    user: User,
+    #[serde(default)]
     object_ref: Option<ObjectRef>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct User {
+    username: String,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -51,12 +71,16 @@ impl Entry {
 }
 
 impl AuditLog {
-    pub(crate) fn new(path: &Path) -> AuditLog {
+    /// The one in this file.
+    pub fn new(path: &Path) -> AuditLog {
         AuditLog(path.to_owned())
     }
 
     /// Where the log ends now.
-    pub(crate) fn mark(&self) -> anyhow::Result<Mark> {
+    ///
+    /// # Errors
+    /// When there is none.
+    pub fn mark(&self) -> anyhow::Result<Mark> {
         let size = std::fs::metadata(&self.0)
             .with_context(|| self.0.display().to_string())?
             .len();
@@ -64,7 +88,10 @@ impl AuditLog {
     }
 
     /// Writes of the manager since the mark, leases aside.
-    pub(crate) fn writes_since(&self, mark: Mark) -> anyhow::Result<usize> {
+    ///
+    /// # Errors
+    /// When the log can't be read.
+    pub fn writes_since(&self, mark: Mark) -> anyhow::Result<usize> {
         Ok(self
             .entries(mark)?
             .iter()
@@ -75,7 +102,10 @@ impl AuditLog {
     /// Writes to objects whose name begins so. Events are named after what they
     /// are about; a create has its name in the body, but pods, ConfigMaps and
     /// events say it in the log as well.
-    pub(crate) fn writes_about_since(&self, mark: Mark, name: &str) -> anyhow::Result<usize> {
+    ///
+    /// # Errors
+    /// When the log can't be read.
+    pub fn writes_about_since(&self, mark: Mark, name: &str) -> anyhow::Result<usize> {
         let about = |entry: &&Entry| {
             entry
                 .object_ref
@@ -91,7 +121,10 @@ impl AuditLog {
     }
 
     /// Requests of the manager since the mark, watches and leases aside.
-    pub(crate) fn requests_since(&self, mark: Mark) -> anyhow::Result<usize> {
+    ///
+    /// # Errors
+    /// When the log can't be read.
+    pub fn requests_since(&self, mark: Mark) -> anyhow::Result<usize> {
         Ok(self
             .entries(mark)?
             .iter()
@@ -99,9 +132,30 @@ impl AuditLog {
             .count())
     }
 
+    /// Requests since the mark, by the name of who made them.
+    ///
+    /// # Errors
+    /// When the log can't be read.
+    pub fn requests_by_user_since(&self, mark: Mark) -> anyhow::Result<BTreeMap<String, Requests>> {
+        let mut by_user = BTreeMap::<String, Requests>::new();
+        for entry in self.all_entries(mark)? {
+            let resource = entry.resource().to_owned();
+            let requests = by_user.entry(entry.user.username).or_default();
+            match (&*entry.verb, &*resource) {
+                (_, "leases") => requests.leases += 1,
+                ("watch", _) => requests.watches += 1,
+                _ => requests.others += 1,
+            }
+        }
+        Ok(by_user)
+    }
+
     /// Returns when everything that was answered before is in the log: the log
     /// is written in order, so a request of our own that is in it comes last.
-    pub(crate) async fn settle(&self, client: &Client) -> anyhow::Result<()> {
+    ///
+    /// # Errors
+    /// When the API does not answer, or the log does not grow.
+    pub async fn settle(&self, client: &Client) -> anyhow::Result<()> {
         let mark = self.mark()?;
         let api: Api<ConfigMap> = Api::default_namespaced(client.clone());
         let probe: ConfigMap = serde_json::from_value(serde_json::json!({

@@ -5,32 +5,26 @@
 
 #![expect(clippy::print_stdout, reason = "a benchmark prints its figures")]
 
-mod audit;
 mod load;
 mod manager;
 
 use std::path::PathBuf;
 use std::time::Duration;
 
-use anyhow::Context;
+use bench::audit::AuditLog;
+use bench::cluster::Cluster;
 use clap::Parser;
 use k8s_openapi::api::core::v1::Pod;
 use kube::Client;
-use kube::config::{KubeConfigOptions, Kubeconfig};
 
-use audit::AuditLog;
 use load::{Load, PODS_PER_JOB, empty_pod};
 use manager::Manager;
 
 /// Measures the manager on a cluster of fake nodes.
 #[derive(Debug, Parser)]
 struct Args {
-    /// Kubeconfig of the cluster
-    #[arg(long, env = "PADDLE_OPERATOR_TEST_KUBECONFIG")]
-    kubeconfig: PathBuf,
-    /// Audit log of its API server
-    #[arg(long, env = "PADDLE_OPERATOR_TEST_AUDIT_LOG")]
-    audit_log: PathBuf,
+    #[command(flatten)]
+    cluster: Cluster,
     /// The paddle-operator binary
     #[arg(long, env = "PADDLE_OPERATOR_BIN")]
     manager: PathBuf,
@@ -45,10 +39,8 @@ struct Args {
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {
     let args = Args::parse();
-    let file = Kubeconfig::read_from(&args.kubeconfig).context("--kubeconfig")?;
-    let config = kube::Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await?;
-    let client = Client::try_from(config)?;
-    let audit = AuditLog::new(&args.audit_log);
+    let client = Client::try_from(args.cluster.config().await?)?;
+    let audit = args.cluster.audit();
     for (round, jobs) in args.jobs.iter().enumerate() {
         compare(&args, &client, *jobs).await?;
         if round == 0 {
@@ -61,7 +53,7 @@ async fn main() -> anyhow::Result<()> {
 /// The pods that the operator makes of a job.
 async fn pods_of_a_job(args: &Args, client: &Client) -> anyhow::Result<Vec<Pod>> {
     let load = Load::new(client, "bench-pods").await?;
-    let mut manager = Manager::start(&args.manager, &args.kubeconfig).await?;
+    let mut manager = Manager::start(&args.manager, &args.cluster.kubeconfig).await?;
     let pods = load.pods_of_a_job().await?;
     manager.stop().await?;
     load.delete().await?;
@@ -88,7 +80,7 @@ async fn compare(args: &Args, client: &Client, jobs: usize) -> anyhow::Result<()
     println!("the pods of the jobs, all Running:    {}", rate(jobs, same));
 
     let load = Load::new(client, "bench-jobs").await?;
-    let mut manager = Manager::start(&args.manager, &args.kubeconfig).await?;
+    let mut manager = Manager::start(&args.manager, &args.cluster.kubeconfig).await?;
     let before = manager.usage()?;
     let took = load.create_jobs(jobs).await?;
     let after = manager.usage()?;
@@ -127,7 +119,7 @@ async fn requests(
 ) -> anyhow::Result<()> {
     println!("## requests of the manager");
     let load = Load::new(client, "bench-requests").await?;
-    let mut manager = Manager::start(&args.manager, &args.kubeconfig).await?;
+    let mut manager = Manager::start(&args.manager, &args.cluster.kubeconfig).await?;
     let mark = audit.mark()?;
     load.create_collective("hundred", 100).await?;
     audit.settle(client).await?;
@@ -152,7 +144,7 @@ async fn requests(
 
     manager.stop().await?;
     let mark = audit.mark()?;
-    manager = Manager::start(&args.manager, &args.kubeconfig).await?;
+    manager = Manager::start(&args.manager, &args.cluster.kubeconfig).await?;
     // A job that is made now runs only after every older one was looked at.
     load.create_collective("after-restart", 1).await?;
     audit.settle(client).await?;

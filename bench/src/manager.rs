@@ -2,9 +2,9 @@
 
 use std::path::Path;
 use std::process::Stdio;
-use std::time::Duration;
 
 use anyhow::Context;
+use bench::usage::Usage;
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::{Child, Command};
 
@@ -13,14 +13,6 @@ use tokio::process::{Child, Command};
 pub(crate) struct Manager {
     child: Child,
     pid: u32,
-}
-
-/// What a process has taken so far.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Usage {
-    pub(crate) cpu: Duration,
-    pub(crate) resident: u64,
-    pub(crate) peak: u64,
 }
 
 impl Manager {
@@ -56,28 +48,9 @@ impl Manager {
         anyhow::bail!("the manager ended: {}", child.wait().await?)
     }
 
-    /// What it has taken so far, from /proc.
+    /// What it has taken so far.
     pub(crate) fn usage(&self) -> anyhow::Result<Usage> {
-        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.pid))?;
-        let fields = stat.rsplit_once(") ").context("stat")?.1.split(' ');
-        // After the name: utime and stime are fields 14 and 15 of the whole line.
-        let ticks: u64 = fields
-            .skip(11)
-            .take(2)
-            .filter_map(|field| field.parse::<u64>().ok())
-            .sum();
-        let status = std::fs::read_to_string(format!("/proc/{}/status", self.pid))?;
-        let kib = |key: &str| -> u64 {
-            let line = status.lines().find_map(|line| line.strip_prefix(key));
-            line.and_then(|line| line.split_whitespace().next()?.parse().ok())
-                .unwrap_or(0)
-        };
-        Ok(Usage {
-            // Linux counts in hundredths of a second for every program.
-            cpu: Duration::from_millis(ticks * 10),
-            resident: kib("VmRSS:") * 1024,
-            peak: kib("VmHWM:") * 1024,
-        })
+        Usage::of(self.pid)
     }
 
     /// Asks it to stop and waits until it has.

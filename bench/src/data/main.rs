@@ -12,6 +12,7 @@ mod servers;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
+use bench::median;
 use cache_api::{Sampler, Sync, Task, Warmup};
 use clap::Parser;
 
@@ -66,12 +67,6 @@ struct Bench<'a> {
     servers: &'a Servers,
     reader: Reader,
     local: &'a Path,
-}
-
-/// The one in the middle.
-fn median(mut times: Vec<f64>) -> f64 {
-    times.sort_by(f64::total_cmp);
-    times.get(times.len() / 2).copied().unwrap_or(f64::NAN)
 }
 
 impl Bench<'_> {
@@ -180,6 +175,7 @@ impl Bench<'_> {
         let limit = self.servers.link.clone();
         let mut local = Epochs::default();
         let (mut cold, mut warm) = (Epochs::default(), Epochs::default());
+        let mut mount_cpu = 0.0;
         for _ in 0..self.args.runs {
             self.evict().await?;
             limit.limit(Some(link));
@@ -187,13 +183,21 @@ impl Bench<'_> {
             limit.limit(None);
             self.warm().await?;
             limit.limit(Some(link));
+            let before = self.servers.mount_cpu()?;
             self.read(&mount, readers, &mut warm).await?;
+            mount_cpu += self.servers.mount_cpu()? - before;
             self.read(disk, readers, &mut local).await?;
             limit.limit(None);
         }
         let table = Table::of(self.args.images, &local);
         table.show("juicefs, cold", &cold);
         table.show("juicefs, warm", &warm);
+        let images = (2 * self.args.runs * self.args.images) as f64;
+        let (reader, mount) = (
+            1e3 * readers as f64 / table.local[0],
+            1e3 * mount_cpu / images,
+        );
+        println!("ms per image: {reader:.2} of a reader, {mount:.2} of CPU of JuiceFS");
         if !self.args.installed.join("s3fs/bin/s3fs").exists() {
             println!("s3fs             not installed");
             return Ok(());

@@ -2,23 +2,24 @@
 //! the cache runtime server beside that.
 
 use std::fs;
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 use api::SampleSet;
+use bench::server;
 use cache_api::{Client, Credentials, Identity, JobState, NewJob, Poll, Task};
 use juicefs::{Juicefs, Mount, MountOptions, Volume};
 use plan::sampleset::volume::mount_options;
 use serde_json::json;
-use tokio::net::{TcpListener, TcpStream};
 use tokio::process::{Child, Command};
 use tokio::sync::oneshot;
 
 use crate::link::Link;
 
+const LOCALHOST: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 const BUCKET: &str = "bench";
 const KEY: &str = "key-of-the-bench";
 const SECRET: &str = "secret-of-the-bench";
@@ -36,17 +37,8 @@ pub(crate) struct Servers {
 
 impl Servers {
     pub(crate) async fn start(installed: &Path, dir: &Path) -> anyhow::Result<Servers> {
-        let (redis, store) = (free().await?, free().await?);
-        let redis_process = Command::new(installed.join("redis/bin/redis-server"))
-            .env("LD_LIBRARY_PATH", installed.join("redis/lib"))
-            .args(["--save", "", "--bind", "127.0.0.1", "--port"])
-            .arg(redis.port().to_string())
-            .current_dir(dir)
-            .stdout(Stdio::null())
-            .kill_on_drop(true)
-            .spawn()
-            .context("redis (make examples installs it)")?;
-        until_it_answers(redis).await?;
+        let (redis, redis_process) = server::redis(installed, LOCALHOST, dir).await?;
+        let store = server::free(LOCALHOST).await?;
         let juicefs = |words: &[&str]| {
             let mut command = Command::new(installed.join("juicefs/juicefs"));
             command
@@ -75,7 +67,7 @@ impl Servers {
             .stderr(Stdio::null())
             .kill_on_drop(true)
             .spawn()?;
-        until_it_answers(store).await?;
+        server::accepts(store, Duration::from_secs(30)).await?;
         let link = Link::to(store).await?;
 
         let volume = format!("redis://{redis}/1");
@@ -102,6 +94,17 @@ impl Servers {
             asked: std::cell::Cell::new(0),
             _processes: [redis_process, store_process],
         })
+    }
+
+    /// Seconds of CPU that the mount has taken so far.
+    pub(crate) fn mount_cpu(&self) -> anyhow::Result<f64> {
+        let counters = std::fs::read_to_string(self.mount().join(".stats"))?;
+        let mut lines = counters.lines();
+        let seconds = lines.find_map(|line| line.strip_prefix("juicefs_cpu_usage "));
+        Ok(seconds
+            .context("the mount does not tell its CPU")?
+            .trim()
+            .parse()?)
     }
 
     /// Where the volume is mounted.
@@ -320,22 +323,6 @@ async fn run(mut command: Command) -> anyhow::Result<()> {
     if !output.status.success() {
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
         bail!("{:?}: {said}", command.as_std().get_program());
-    }
-    Ok(())
-}
-
-async fn free() -> anyhow::Result<SocketAddr> {
-    let listener = TcpListener::bind("127.0.0.1:0").await?;
-    Ok(listener.local_addr()?)
-}
-
-async fn until_it_answers(server: SocketAddr) -> anyhow::Result<()> {
-    let begin = Instant::now();
-    while TcpStream::connect(server).await.is_err() {
-        if begin.elapsed() > Duration::from_secs(30) {
-            bail!("no server answers at {server}");
-        }
-        tokio::time::sleep(Duration::from_millis(50)).await;
     }
     Ok(())
 }
