@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs what the images in images.yaml stand for into the project's cache:
-# examples/install.sh [paddle-3.3.1] [paddle-3.0.0] [nginx] [juicefs] [redis], all unless named;
-# s3fs only when named: benchmarks alone need it.
+# examples/install.sh [paddle-3.3.1] [paddle-3.0.0] [nginx] [juicefs] [redis] [etcd], all unless
+# named; s3fs only when named: benchmarks alone need it.
 # What is there and works is left alone. Each part is made beside its place and moved there
 # when it works, so half of one is never taken for a whole.
 set -euo pipefail
@@ -28,8 +28,9 @@ make_paddle() { # directory requirements
     ../xtask/setup.sh python
     python=$(./python.sh)
     "$python" -m venv "$1"
-    "$1/bin/python" -m pip --disable-pip-version-check install --quiet --no-cache-dir \
-        --only-binary :all: --requirement "$2"
+    # What a list excuses from being a wheel is made one first; old versions of pip warn of it.
+    "$1/bin/python" -W ignore -m pip --disable-pip-version-check install --quiet --no-cache-dir \
+        --use-pep517 --only-binary :all: --requirement "$2"
     "$1/bin/python" -m pip --disable-pip-version-check uninstall --quiet --yes pip
     # All but Python itself have this directory in their first line, and none is needed.
     find "$1/bin" -mindepth 1 ! -name 'python*' -delete
@@ -76,6 +77,17 @@ make_redis() { # directory
     cp --dereference "$1"/packages/tree/usr/bin/redis-{server,cli} "$1/bin"
     rm -rf "$1/packages"
     works_redis "$1" || fail "the redis of Debian does not start here"
+}
+
+works_etcd() { # directory
+    LD_LIBRARY_PATH=$1/lib "$1/bin/etcd" --version >/dev/null 2>&1
+}
+
+make_etcd() { # directory
+    unpack "$1" etcd-server etcd-client
+    mv "$1"/packages/tree/usr/bin/etcd{,ctl} "$1/bin"
+    rm -rf "$1/packages"
+    works_etcd "$1" || fail "the etcd of Debian does not start here"
 }
 
 works_s3fs() { # directory
@@ -138,7 +150,7 @@ part() {
 exec 9>"$cache/examples.lock"
 flock 9
 
-[ $# -gt 0 ] || set -- paddle-3.3.1 paddle-3.0.0 nginx juicefs redis
+[ $# -gt 0 ] || set -- paddle-3.3.1 paddle-3.0.0 nginx juicefs redis etcd
 for name in "$@"; do
     case $name in
     paddle-3.3.1) part "$name" paddle resnet/requirements.txt ;;
@@ -146,6 +158,7 @@ for name in "$@"; do
     nginx) works_nginx "$cache/nginx" || ! can_unpack nginx || part "$name" nginx ;;
     juicefs) part "$name" juicefs ;;
     redis) works_redis "$cache/redis" || ! can_unpack redis-server || part "$name" redis ;;
+    etcd) works_etcd "$cache/etcd" || ! can_unpack etcd-server || part "$name" etcd ;;
     s3fs) works_s3fs "$cache/s3fs" || ! can_unpack s3fs || part "$name" s3fs ;;
     *) fail "unknown part $name" ;;
     esac

@@ -92,7 +92,9 @@ def resnet():
 def loader(dataset, args, shuffle):
     """The batches of this worker. Its sampler must be told the epoch to shuffle anew."""
     share = max(1, args.batch_size // distributed.get_world_size())
-    sampler = paddle.io.DistributedBatchSampler(dataset, share, shuffle=shuffle)
+    # What remains at the end of an epoch may be two images: they would count as much as a batch.
+    whole = shuffle and len(dataset) >= args.batch_size
+    sampler = paddle.io.DistributedBatchSampler(dataset, share, shuffle=shuffle, drop_last=whole)
     return paddle.io.DataLoader(dataset, batch_sampler=sampler), sampler
 
 

@@ -1,5 +1,7 @@
 //! Fluent builders: `job("a").ps(1).workers(2).service().build()`.
 
+use std::collections::BTreeMap;
+
 use api::{PaddleJob, PaddleJobSpec, Role, RoleSpec};
 use serde_json::{Map, Value, json};
 
@@ -9,6 +11,7 @@ use crate::puppet::SCHEDULER;
 pub fn job(name: &str) -> JobBuilder {
     JobBuilder {
         name: name.to_owned(),
+        annotations: BTreeMap::new(),
         replicas: Vec::new(),
         template: template(),
         spec: PaddleJobSpec::default(),
@@ -29,12 +32,19 @@ pub fn template() -> Value {
 #[derive(Clone, Debug)]
 pub struct JobBuilder {
     name: String,
+    annotations: BTreeMap<String, String>,
     replicas: Vec<(Role, i32)>,
     template: Value,
     spec: PaddleJobSpec,
 }
 
 impl JobBuilder {
+    /// An annotation of the job.
+    pub fn annotation(mut self, key: &str, value: &str) -> Self {
+        self.annotations.insert(key.to_owned(), value.to_owned());
+        self
+    }
+
     /// So many workers.
     pub fn workers(self, replicas: i32) -> Self {
         self.role(Role::Worker, replicas)
@@ -43,6 +53,11 @@ impl JobBuilder {
     /// So many parameter servers.
     pub fn ps(self, replicas: i32) -> Self {
         self.role(Role::Ps, replicas)
+    }
+
+    /// So many heter trainers.
+    pub fn heters(self, replicas: i32) -> Self {
+        self.role(Role::Heter, replicas)
     }
 
     /// So many pods of a role.
@@ -145,7 +160,11 @@ impl JobBuilder {
                 Role::Heter => spec.heter = wanted,
             }
         }
-        PaddleJob::new(&self.name, spec)
+        let mut job = PaddleJob::new(&self.name, spec);
+        if !self.annotations.is_empty() {
+            job.metadata.annotations = Some(self.annotations);
+        }
+        job
     }
 
     /// The job as JSON, for tests that write what the types do not allow.

@@ -13,6 +13,7 @@ use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Pod, ServiceAccount};
 use kube::api::{DeleteParams, ListParams, ObjectMeta, PostParams};
 use kube::{Api, Client, Resource, ResourceExt};
 
+use crate::accounts;
 use crate::builders::{JobBuilder, job};
 use crate::job::Job;
 use crate::manager::{Manager, Request, Requests};
@@ -123,6 +124,14 @@ impl Env {
             Some(manager) => manager.stop().await,
             None => Ok(()),
         }
+    }
+
+    /// Talks to the API as a manager with this account does.
+    pub fn client_of(&self, account: &str) -> Result<Client> {
+        Ok(Client::try_from(accounts::config_of(
+            account,
+            &self.config,
+        ))?)
     }
 
     /// The requests that managers of this scenario have sent.

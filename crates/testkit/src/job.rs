@@ -55,6 +55,11 @@ impl<'e> Job<'e> {
         self.pod(Role::Ps, rank)
     }
 
+    /// The name of a heter trainer's pod.
+    pub fn heter(&self, rank: i32) -> String {
+        self.pod(Role::Heter, rank)
+    }
+
     /// The names of the pods that its first spec asked for.
     pub fn pods(&self) -> &[String] {
         &self.pods
@@ -190,6 +195,12 @@ impl<'e> Job<'e> {
     /// Changes the spec, as a user does.
     pub async fn change(&self, spec: Value) -> Result<()> {
         self.patch(json!({"spec": spec})).await
+    }
+
+    /// Changes an annotation, or takes it away.
+    pub async fn annotate(&self, key: &str, value: Option<&str>) -> Result<()> {
+        self.patch(json!({"metadata": {"annotations": {key: value}}}))
+            .await
     }
 
     /// Changes the number of workers, as `kubectl scale` does.

@@ -6,8 +6,10 @@
 //! the API shows. So the same scenarios hold on kube-apiserver and on an
 //! embedded one.
 
+pub mod accounts;
 pub mod builders;
 mod env;
+pub mod go;
 mod job;
 mod manager;
 pub mod puppet;

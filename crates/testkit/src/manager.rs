@@ -9,6 +9,8 @@ use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 use tower::util::MapRequestLayer;
 
+use crate::accounts;
+
 /// The image of the init container that the manager under test adds.
 pub const INIT_IMAGE: &str = "paddle-operator:test";
 
@@ -72,13 +74,18 @@ impl Manager {
             request
         };
         // Outermost, so that a request counts once however often it is tried.
-        let client = ClientBuilder::try_from(config.clone())?
+        let own = accounts::config_of(accounts::PADDLEJOB, config);
+        let client = ClientBuilder::try_from(own)?
             .with_layer(&MapRequestLayer::new(note))
             .build();
         let options = Options {
             namespace,
-            settings: plan::paddlejob::Settings {
-                init_image: Some(INIT_IMAGE.to_owned()),
+            settings: paddlejob::Means {
+                plan: plan::paddlejob::Settings {
+                    init_image: Some(INIT_IMAGE.to_owned()),
+                    ..plan::paddlejob::Settings::default()
+                },
+                ..paddlejob::Means::default()
             },
             clock: clock.clone(),
             ..Options::default()

@@ -121,9 +121,11 @@ fn knows_its_own_address(start: &Start) -> Result<()> {
     let get = |name: &str| start.environment.get(name).map(String::as_str);
     let list = match get("TRAINING_ROLE") {
         Some("PSERVER") => get("PADDLE_PSERVERS_IP_PORT_LIST"),
+        Some("HETER_TRAINER") => get("PADDLE_ALL_HETER_TRAINER_IP_PORT_LIST"),
         _ => get("PADDLE_TRAINER_ENDPOINTS"),
     };
-    let rank: usize = get("PADDLE_TRAINER_ID").unwrap_or_default().parse()?;
+    let rank = start.pod.rsplit('-').next().unwrap_or_default();
+    let rank: usize = rank.parse()?;
     let host = list
         .and_then(|list| list.split(',').nth(rank)?.split(':').next())
         .with_context(|| format!("a list without rank {rank}: {start:#?}"))?;

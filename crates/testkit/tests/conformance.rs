@@ -1,17 +1,24 @@
 //! Plays every scenario on the Kubernetes API that the environment variable
 //! `PADDLE_OPERATOR_TEST_KUBECONFIG` names (`cargo xtask cluster up` makes one);
 //! without it, on localkube in this process.
+//!
+//! On a real API the managers have the accounts and roles of `deploy/`, and at the end the
+//! audit log that `PADDLE_OPERATOR_TEST_AUDIT_LOG` names tells whether these fit.
 
 mod apis;
+#[path = "apis/roles.rs"]
+mod roles;
 
+use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use anyhow::Result;
+use anyhow::{Result, ensure};
 use apis::Embedded;
 use kube::{Client, Config};
 use libtest_mimic::{Arguments, Failed, Trial};
+use testkit::accounts::{self, Audit};
 use testkit::scenarios::{self, Scenario};
 use tokio::runtime::Handle;
 use tokio::sync::RwLock;
@@ -37,7 +44,32 @@ fn main() -> Result<ExitCode> {
         };
         scenarios::ALL.iter().map(trial).collect()
     };
-    Ok(libtest_mimic::run(&arguments, trials).exit_code())
+    let conclusion = libtest_mimic::run(&arguments, trials);
+    if let Some(log) = std::env::var_os("PADDLE_OPERATOR_TEST_AUDIT_LOG")
+        && !conclusion.has_failed()
+        && conclusion.num_passed > 0
+    {
+        judge_roles(Path::new(&log), conclusion.num_filtered_out == 0)?;
+    }
+    Ok(conclusion.exit_code())
+}
+
+/// The managers may do what they did, and the one of PaddleJobs nothing that it never does.
+#[expect(clippy::print_stdout, reason = "what was not needed is worth knowing")]
+fn judge_roles(log: &Path, is_whole: bool) -> Result<()> {
+    let audit = Audit::read(log, 0)?;
+    ensure!(audit.refused.is_empty(), "refused: {:#?}", audit.refused);
+    let mut unused = audit.unused(&accounts::allowed()?);
+    println!("allowed and not used: {unused:#?}");
+    let mut of_jobs = unused.remove(accounts::PADDLEJOB).unwrap_or_default();
+    // No manager here waits for a lease, or works with Volcano.
+    of_jobs.retain(|deed| !deed.contains("leases") && !deed.contains("podgroups"));
+    ensure!(
+        !is_whole || of_jobs.is_empty(),
+        "{} may do what it never does: {of_jobs:?}",
+        accounts::PADDLEJOB
+    );
+    Ok(())
 }
 
 /// What the scenarios share.
@@ -56,7 +88,10 @@ impl Stage {
     #[expect(clippy::print_stdout, reason = "people want to know on what they test")]
     async fn prepare() -> Result<Stage> {
         let (config, embedded) = match apis::real().await? {
-            Some(config) => (config, None),
+            Some(config) => {
+                roles::install(&Client::try_from(config.clone())?).await?;
+                (config, None)
+            }
             None => {
                 let embedded = Embedded::start().await?;
                 (embedded.config.clone(), Some(embedded))

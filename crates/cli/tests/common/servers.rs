@@ -5,22 +5,26 @@ use std::fs;
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::sync::LazyLock;
+use std::time::{Duration, Instant, UNIX_EPOCH};
 
+use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::installed::installed;
 
+/// What no file, line or message but a Secret may hold. It is another in each run: whatever
+/// else runs on the machine has keys of its own.
+pub static TELLTALE: LazyLock<String> = LazyLock::new(|| {
+    let now = UNIX_EPOCH.elapsed().unwrap();
+    format!("unseen-{:08x}", now.subsec_nanos())
+});
 /// The user of S3, and of the database of Redis that holds blocks.
-pub const ACCESS_KEY: &str = "AK-visible-nowhere";
+pub static ACCESS_KEY: LazyLock<String> = LazyLock::new(|| format!("AK-{}", *TELLTALE));
 /// The password of both, with what URLs write in another way.
-pub const SECRET_KEY: &str = "SK/visible-nowhere+7";
-/// The same in a URL.
-const SECRET_KEY_IN_URL: &str = "SK%2Fvisible-nowhere%2B7";
+pub static SECRET_KEY: LazyLock<String> = LazyLock::new(|| format!("SK/{}+7", *TELLTALE));
 /// The user of the database of Redis that holds metadata: no secret.
 const USER: &str = "operator";
-/// What no file, line or message but a Secret may hold.
-pub const TELLTALE: &str = "visible-nowhere";
 
 /// The bucket of S3.
 pub const BUCKET: &str = "public";
@@ -66,8 +70,8 @@ impl Redis {
         let mut configuration = format!(
             "bind {ip}\nport {port}\nappendonly yes\nsave \"\"\nuser default off ~* &* +@all\n"
         );
-        for user in [USER, ACCESS_KEY] {
-            configuration += &format!("user {user} on \">{SECRET_KEY}\" ~* &* +@all\n");
+        for user in [USER, &ACCESS_KEY] {
+            configuration += &format!("user {user} on \">{}\" ~* &* +@all\n", *SECRET_KEY);
         }
         fs::write(dir.path().join("redis.conf"), configuration).unwrap();
         let mut redis = Redis {
@@ -113,7 +117,8 @@ impl Redis {
 
     /// A database of it, for whoever has the password.
     pub fn metaurl(&self, database: u8) -> String {
-        self.metaurl_by(&format!(":{SECRET_KEY_IN_URL}"), database)
+        let password = SECRET_KEY.replace('/', "%2F").replace('+', "%2B");
+        self.metaurl_by(&format!(":{password}"), database)
     }
 
     /// The same for command lines; `META_PASSWORD` is the password.
@@ -129,6 +134,23 @@ impl Redis {
     /// A database of it, as everybody may know it.
     pub fn bucket(&self, database: u8) -> String {
         format!("redis://{}/{database}", self.address)
+    }
+
+    /// The Secret of a volume in two databases of it, which also has the keys of [`S3`].
+    pub fn secret(&self, name: &str, databases: (u8, u8)) -> Value {
+        json!({
+            "apiVersion": "v1",
+            "kind": "Secret",
+            "metadata": {"name": name, "namespace": "paddle-system"},
+            "stringData": {
+                "name": name,
+                "storage": "redis",
+                "bucket": self.bucket(databases.1),
+                "metaurl": self.metaurl(databases.0),
+                "access-key": ACCESS_KEY.as_str(),
+                "secret-key": SECRET_KEY.as_str(),
+            },
+        })
     }
 }
 
@@ -180,8 +202,8 @@ pub fn gateway(meta: &str, address: SocketAddr, cache: &Path) -> Ending {
         .arg("--cache-dir")
         .arg(cache)
         .args([meta, &address.to_string()])
-        .env("MINIO_ROOT_USER", ACCESS_KEY)
-        .env("MINIO_ROOT_PASSWORD", SECRET_KEY)
+        .env("MINIO_ROOT_USER", ACCESS_KEY.as_str())
+        .env("MINIO_ROOT_PASSWORD", SECRET_KEY.as_str())
         .stdout(Stdio::null())
         .stderr(Stdio::null())
         .spawn();
@@ -204,7 +226,7 @@ fn juicefs_command() -> Command {
     let mut command = Command::new(installed("juicefs/juicefs"));
     command
         .arg("--no-agent")
-        .env("META_PASSWORD", SECRET_KEY)
+        .env("META_PASSWORD", SECRET_KEY.as_str())
         .env("AWS_EC2_METADATA_DISABLED", "true");
     command
 }

@@ -15,12 +15,13 @@ use kube::{Client, Resource};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
+pub use crate::guide::fill;
 use crate::keys::Keys;
-use crate::servers::{ACCESS_KEY, Redis, S3, SECRET_KEY};
+use crate::servers::{Redis, S3};
+use crate::shell::Shell;
 use crate::support::{Local, Pods, repository, signal};
+pub use crate::wait::{PATIENCE, until};
 
-/// How long anything may take on a busy machine.
-pub const PATIENCE: Duration = Duration::from_secs(120);
 /// Where everything is, as in the guides.
 pub const NAMESPACE: &str = "paddle-system";
 
@@ -48,23 +49,11 @@ impl<K> Kind for K where
 {
 }
 
-/// Waits for something that the API does not know.
-pub async fn until(what: &str, mut is: impl AsyncFnMut() -> bool) {
-    let begin = Instant::now();
-    while !is().await {
-        assert!(begin.elapsed() < PATIENCE, "still not: {what}");
-        tokio::time::sleep(Duration::from_millis(50)).await;
-    }
-}
-
-/// Makes files that all differ.
-pub fn fill(folder: &Path, count: usize, size: usize) {
-    fs::create_dir_all(folder).unwrap();
-    for number in 0..count {
-        let line = format!("{} {number} ", folder.display());
-        let content: Vec<u8> = line.bytes().cycle().take(size).collect();
-        fs::write(folder.join(format!("{number:04}.JPEG")), content).unwrap();
-    }
+/// A terminal beside local mode.
+pub fn shell(local: &Local) -> Shell {
+    let own = Path::new(env!("CARGO_BIN_EXE_paddle-operator"));
+    let own = own.parent().unwrap().to_owned();
+    Shell::new(repository(), local.dir.join("kubeconfig"), own)
 }
 
 impl Bed {
@@ -111,19 +100,7 @@ impl Bed {
     /// The Secret of a volume of Redis, in databases of its own, which also has the keys
     /// of the source.
     pub fn secret(&self, name: &str, databases: (u8, u8)) -> Value {
-        json!({
-            "apiVersion": "v1",
-            "kind": "Secret",
-            "metadata": {"name": name, "namespace": NAMESPACE},
-            "stringData": {
-                "name": name,
-                "storage": "redis",
-                "bucket": self.redis.bucket(databases.1),
-                "metaurl": self.redis.metaurl(databases.0),
-                "access-key": ACCESS_KEY,
-                "secret-key": SECRET_KEY,
-            },
-        })
+        self.redis.secret(name, databases)
     }
 
     pub async fn create_set(&self, name: &str, spec: Value) {

@@ -2,7 +2,7 @@
 
 use std::fs::{self, File};
 use std::path::Path;
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use api::{PaddleJob, PaddleJobStatus, Phase, SampleJobPhase, SampleSetPhase, SampleSetStatus};
 use serde_json::json;
@@ -77,6 +77,45 @@ async fn workers_on_every_node_find_what_a_sync_has_replaced() {
 fn sync(bed: &Bed, folder: &str) -> serde_json::Value {
     json!({"type": "sync", "sampleSetRef": {"name": "data"},
         "syncOptions": {"source": bed.s3.folder(folder)}})
+}
+
+#[tokio::test]
+async fn what_was_removed_is_not_missing_in_the_caches() {
+    let fill = |bucket: &Path| {
+        fill(&bucket.join("data/a"), 20, 9000);
+        fill(&bucket.join("data/b"), 20, 9000);
+    };
+    let bed = Bed::start(2, fill).await;
+    bed.create_ready_set("data", "data", 2).await;
+    let is = |files: &str, percent: i32| {
+        let files = files.to_owned();
+        move |status: &SampleSetStatus| {
+            let cache = status.cache_status.clone().unwrap_or_default();
+            let mut partitions = cache.partitions.iter();
+            cache.total_files.as_deref() == Some(&files)
+                && cache.cached_percent == Some(percent)
+                && partitions.all(|each| each.percent == Some(percent))
+        }
+    };
+    let warmup = |status: SampleSetStatus| status.jobs_name.unwrap().warmup_job_name;
+    let whole = bed.set("data", "cached", is("40", 100)).await;
+    let rmr = |path: &str| json!({"type": "rmr", "sampleSetRef": {"name": "data"}, "rmrOptions": {"paths": [path]}});
+    bed.create_job("remove", rmr("a")).await;
+    bed.job_is("remove", SampleJobPhase::Succeeded).await;
+    let begin = Instant::now();
+    let left = bed.set("data", "cached without a", is("20", 100)).await;
+    assert!(begin.elapsed() < Duration::from_secs(5));
+
+    // Nor is anything cached again that was dropped.
+    let clear = json!({"type": "clear", "sampleSetRef": {"name": "data"}});
+    for (name, job) in [("clear", clear), ("remove-one", rmr("b/0000.JPEG"))] {
+        bed.create_job(name, job).await;
+        bed.job_is(name, SampleJobPhase::Succeeded).await;
+    }
+    let empty = bed.set("data", "empty", is("19", 0)).await;
+    assert_eq!(warmup(whole), warmup(empty));
+    assert_eq!(left.phase, Some(SampleSetPhase::Ready));
+    bed.end().await;
 }
 
 #[tokio::test]

@@ -10,7 +10,7 @@ use kube::api::PostParams;
 use serde_json::{Value, json};
 
 use crate::bed::{Bed, NAMESPACE, fill, until};
-use crate::servers::{SECRET_KEY, free_address};
+use crate::servers::{SECRET_KEY, TELLTALE, free_address};
 
 /// A name that shells and lists of words would break.
 const ODD: &str = "a b'\"c;$(x)";
@@ -87,7 +87,20 @@ async fn specs_that_can_not_work_say_what_would() {
         ("empty", rmr(""), "name a file or a folder"),
         ("line-break", rmr("a\nb"), "line break"),
         ("trash", rmr(".trash"), "no data"),
-        ("nowhere", rmr("n9"), "n9"),
+        (
+            "nowhere",
+            rmr("n9"),
+            "\"n9\" is not there, the data has a b'\"c;$(x), n0;",
+        ),
+        (
+            "no-list",
+            json!({
+                "type": "warmup",
+                "sampleSetRef": {"name": "data"},
+                "warmupOptions": {"file": "n0/list.txt"},
+            }),
+            "\"n0/list.txt\" is not there, \"n0\" has 0000.JPEG,",
+        ),
         (
             "job-by-url",
             json!({
@@ -173,7 +186,7 @@ async fn what_is_missing_or_wrong_is_named_and_corrected() {
     let bed = Bed::start(1, files).await;
     let good = bed.s3.folder("files");
     let nowhere = free_address(bed.s3.address.ip());
-    let wrong_key = "SK/visible-nowhere+wrong";
+    let wrong_key = format!("SK/{}+wrong", *TELLTALE);
 
     // Of each Secret one thing is wrong.
     let mut keyless = bed.secret("keyless", (2, 3));
@@ -249,8 +262,11 @@ async fn what_is_missing_or_wrong_is_named_and_corrected() {
     let right = json!({"spec": {"source": {"uri": good}}});
     bed.patch::<SampleSet>("far", right.clone()).await;
     bed.patch::<SampleSet>("empty", right).await;
-    bed.patch::<Secret>("keys", json!({"stringData": {"secret-key": SECRET_KEY}}))
-        .await;
+    bed.patch::<Secret>(
+        "keys",
+        json!({"stringData": {"secret-key": SECRET_KEY.as_str()}}),
+    )
+    .await;
     for (name, _, _) in &cases {
         bed.set_is(name, SampleSetPhase::Ready).await;
     }

@@ -86,7 +86,7 @@ fn look(seen: &mut Seen) {
         let line = fs::read(process.path().join("cmdline")).unwrap_or_default();
         let line = String::from_utf8_lossy(&line).replace('\0', " ");
         seen.sync |= line.contains("juicefs") && line.contains(" sync ");
-        if line.contains(TELLTALE) {
+        if line.contains(TELLTALE.as_str()) {
             seen.keys.push(line);
         }
     }
@@ -95,7 +95,7 @@ fn look(seen: &mut Seen) {
 /// The keys, and as Secrets have them.
 async fn telltales(client: &Client) -> Vec<String> {
     let secrets: Api<Secret> = Api::all(client.clone());
-    let mut words = vec![TELLTALE.to_owned()];
+    let mut words = vec![TELLTALE.clone()];
     for secret in secrets.list(&Default::default()).await.unwrap() {
         let values = serde_json::to_value(secret.data.unwrap_or_default()).unwrap();
         for key in ["access-key", "secret-key", "metaurl"] {

@@ -17,17 +17,23 @@ mod guides;
 mod input;
 mod keys;
 mod partitions;
-mod printed;
 mod schedule;
 mod seeds;
-mod shell;
 mod trouble;
 
+#[path = "../common/guide.rs"]
+mod guide;
 #[path = "../common/installed.rs"]
 mod installed;
+#[path = "../common/printed.rs"]
+mod printed;
 #[path = "../common/servers.rs"]
 #[expect(dead_code, reason = "what other tests need")]
 mod servers;
+#[path = "../common/shell.rs"]
+mod shell;
 #[path = "../local/support.rs"]
 #[expect(dead_code, reason = "what only the tests of local mode need")]
 mod support;
+#[path = "../common/wait.rs"]
+mod wait;

@@ -54,10 +54,16 @@ async fn partitions_come_and_go() {
     let bed = Bed::start(4, |bucket| fill(&bucket.join("files"), 100, 16 << 10)).await;
     bed.create_ready_set("data", "files", 2).await;
     settles(&bed, 2).await;
-    for partitions in [4, 1] {
+    for partitions in [4, 5, 1] {
         bed.patch::<SampleSet>("data", json!({"spec": {"partitions": partitions}}))
             .await;
-        settles(&bed, partitions).await;
+        match partitions {
+            5 => {
+                let says = "each needs one of its own: add nodes (local: --nodes 5)";
+                bed.set_says("data", says).await;
+            }
+            _ => settles(&bed, partitions).await,
+        }
     }
     bed.end().await;
 }

@@ -10,6 +10,7 @@ use k8s_openapi::api::core::v1::{Pod, Secret};
 use serde_json::{Value, json};
 
 use crate::bed::{Bed, NAMESPACE, fill, until};
+use crate::servers::free_address;
 
 /// One folder that is small, and one that takes a while when its copy is throttled.
 fn folders(bucket: &Path) {
@@ -214,6 +215,23 @@ async fn a_set_that_is_deleted_ends_its_operation() {
     };
     bed.set("data", "Ready with what it had", has_all).await;
     bed.end().await;
+}
+
+#[tokio::test]
+async fn a_set_whose_server_never_ran_goes_soon() {
+    let bed = Bed::start(1, |_| ()).await;
+    let mut secret = bed.secret("data", (0, 1));
+    let nowhere = free_address(bed.s3.address.ip());
+    secret["stringData"]["metaurl"] = json!(format!("redis://{nowhere}/0"));
+    bed.create(secret).await;
+    let spec = json!({"noSync": true, "secretRef": {"name": "data"}});
+    bed.create_set("data", spec).await;
+    bed.set_says("data", "no Redis answers").await;
+    let begin = Instant::now();
+    bed.delete::<SampleSet>("data").await;
+    bed.gone::<SampleSet>("data").await;
+    bed.gone::<Pod>("data-runtime-0").await;
+    assert!(begin.elapsed() < Duration::from_secs(10));
 }
 
 /// How many files there are below a folder.

@@ -10,6 +10,9 @@
 )]
 
 mod crash;
+mod elastic;
+mod heter;
+mod host;
 mod isolation;
 mod pods;
 mod support;
@@ -21,3 +24,5 @@ mod installed;
 #[path = "../common/servers.rs"]
 #[expect(dead_code, reason = "nothing here needs S3")]
 mod servers;
+#[path = "../common/worlds.rs"]
+mod worlds;

@@ -8,17 +8,18 @@ use kube::api::{Api, LogParams, PostParams};
 use serde_json::{Value, json};
 
 use crate::support::{Local, Pods, repository};
+use crate::worlds::value;
 
 /// How long a training may take on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(300);
+pub const PATIENCE: Duration = Duration::from_secs(300);
 
-fn start() -> Local {
+pub fn start() -> Local {
     let images = repository().join("images.yaml");
     Local::start(&["--nodes", "2", "--images", images.to_str().unwrap()])
 }
 
 /// A job of `deploy/examples` under another name.
-fn example(file: &str, name: &str, intranet: &str) -> Value {
+pub fn example(file: &str, name: &str, intranet: &str) -> Value {
     let text = std::fs::read_to_string(repository().join("deploy/examples").join(file)).unwrap();
     let mut job: Value = serde_saphyr::from_str(&text).unwrap();
     job["metadata"]["name"] = json!(name);
@@ -29,7 +30,7 @@ fn example(file: &str, name: &str, intranet: &str) -> Value {
 }
 
 /// With fewer epochs, and less patience for servers that are told to end.
-fn short(mut job: Value) -> Value {
+pub fn short(mut job: Value) -> Value {
     for role in ["ps", "worker"] {
         if let Some(spec) = job.pointer_mut(&format!("/spec/{role}/template/spec")) {
             spec["terminationGracePeriodSeconds"] = json!(1);
@@ -39,20 +40,21 @@ fn short(mut job: Value) -> Value {
     job
 }
 
-struct Jobs {
-    jobs: Api<PaddleJob>,
-    pods: Pods,
+/// The jobs of the default namespace, and their pods.
+pub struct Jobs {
+    pub jobs: Api<PaddleJob>,
+    pub pods: Pods,
 }
 
 impl Jobs {
-    async fn of(local: &Local) -> Jobs {
+    pub async fn of(local: &Local) -> Jobs {
         Jobs {
             jobs: Api::default_namespaced(local.client().await),
             pods: local.pods().await,
         }
     }
 
-    async fn create(&self, job: Value) {
+    pub async fn create(&self, job: Value) {
         let job: PaddleJob = serde_json::from_value(job).unwrap();
         self.jobs
             .create(&PostParams::default(), &job)
@@ -60,7 +62,7 @@ impl Jobs {
             .unwrap();
     }
 
-    async fn phase(&self, name: &str, phase: &str) {
+    pub async fn phase(&self, name: &str, phase: &str) {
         let begin = Instant::now();
         loop {
             let job = self.jobs.get(name).await.unwrap();
@@ -79,7 +81,7 @@ impl Jobs {
         }
     }
 
-    async fn log(&self, pod: &str) -> String {
+    pub async fn log(&self, pod: &str) -> String {
         let wanted = LogParams {
             container: Some("paddle".to_owned()),
             ..LogParams::default()
@@ -103,14 +105,7 @@ impl Jobs {
     }
 }
 
-/// All that follows a word in a log.
-fn value(log: &str, word: &str) -> Vec<String> {
-    let words = log.split_whitespace();
-    let found = words.filter_map(|text| text.strip_prefix(word));
-    found.map(str::to_owned).collect()
-}
-
-fn learnt(log: &str) {
+pub fn learnt(log: &str) {
     let losses: Vec<f64> = value(log, "loss=")
         .iter()
         .map(|loss| loss.parse().unwrap())
@@ -155,6 +150,20 @@ async fn parameter_servers_serve_until_the_workers_are_done() {
             jobs.pods.until(&server, "stopped", is_over).await;
         }
     }
+}
+
+/// In a server too, Paddle looks for the worker of its number.
+#[tokio::test]
+async fn one_worker_trains_with_two_servers() {
+    let local = start();
+    let jobs = Jobs::of(&local).await;
+    let mut job = short(example("wide_and_deep.yaml", "few", "PodIP"));
+    job["spec"]["worker"]["replicas"] = json!(1);
+    jobs.create(job).await;
+    jobs.phase("few", "Completed").await;
+    let log = jobs.log("few-worker-0").await;
+    assert!(log.contains("world_size=1 servers=2"), "{log}");
+    learnt(&log);
 }
 
 #[tokio::test]

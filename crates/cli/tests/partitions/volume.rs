@@ -75,8 +75,8 @@ impl Servers {
                 "storage": "minio",
                 "bucket": format!("http://{}/{BUCKET}", self.s3),
                 "metaurl": self.redis.metaurl(OF_VOLUME),
-                "access-key": ACCESS_KEY,
-                "secret-key": SECRET_KEY,
+                "access-key": ACCESS_KEY.as_str(),
+                "secret-key": SECRET_KEY.as_str(),
             },
         })
     }

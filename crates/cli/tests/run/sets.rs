@@ -54,7 +54,7 @@ fn a_job_reads_a_set_from_its_cache() {
         for words in [
             &format!("sampleset/photos {verb}\n"),
             "photos: Ready: 100 files, 100% cached\n",
-            "sampleset default/photos: Ready after ",
+            " s (100 files, 100% cached)\n",
             "sampleset default/photos: 100% of what the workers read came from the cache: \
              100 of 100 blocks, ",
         ] {

@@ -54,8 +54,16 @@ async fn a_folder_is_copied_cached_cleared_and_removed() {
 
     node.succeeds(job("warm-again", Task::Warmup(warmup(1, 0))))
         .await;
-    let paths = vec!["a b".to_owned()];
-    node.succeeds(job("rmr", Task::Rmr(Rmr { paths }))).await;
+    let rmr = |id: &str, path: &str| {
+        let paths = vec![path.to_owned()];
+        job(id, Task::Rmr(Rmr { paths }))
+    };
+    node.succeeds(rmr("rmr-some", "a b/class 1")).await;
+    let left = node.client.cache(None).await.unwrap();
+    assert!(left.share.unwrap() < bytes);
+    node.cache(|cache| Some(cache.cached) == left.share).await;
+    node.succeeds(rmr("rmr", "a b")).await;
+    assert_eq!(node.client.cache(None).await.unwrap().share, Some(0));
     // Not even in the trash.
     node.cache(|cache| {
         let total = cache.total.unwrap();
@@ -91,6 +99,17 @@ async fn each_partition_holds_its_files_and_drops_others() {
         .await;
     assert_eq!(again.cached, again.share, "what is cached already counts");
     assert_eq!(node.client.cache(None).await.unwrap().share, again.share);
+
+    // By another server: this one is told.
+    fs::remove_dir_all(node.data().join("class 0")).unwrap();
+    node.succeeds(job("recount", Task::Recount)).await;
+    // Every other file, class by class: 14 files were removed.
+    let of_class = |class: u64, first: u64| {
+        let places = (first..13).step_by(2);
+        places.map(move |place| 3000 + class + 3 * place)
+    };
+    let left = of_class(1, 1).chain(of_class(2, 0)).sum();
+    assert_eq!(node.client.cache(None).await.unwrap().share, Some(left));
 }
 
 #[tokio::test]

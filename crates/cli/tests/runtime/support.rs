@@ -192,8 +192,8 @@ impl Node {
     /// Keys for the volume, and for a source.
     pub fn credentials(&self) -> Credentials {
         Credentials {
-            access_key: Some(ACCESS_KEY.to_owned()),
-            secret_key: Some(SECRET_KEY.to_owned()),
+            access_key: Some(ACCESS_KEY.clone()),
+            secret_key: Some(SECRET_KEY.clone()),
             metaurl: metaurl(&self.dir),
             ..Credentials::default()
         }

@@ -17,6 +17,8 @@ use crate::{Env, Job};
 mod cleaning;
 mod deadline;
 mod environment;
+mod heter;
+mod host;
 mod invalid;
 mod names;
 mod phases;
@@ -82,6 +84,9 @@ pub const ALL: &[Scenario] = scenarios! {
         deletion_in_the_foreground, same_name_in_two_namespaces;
     takeover: ps_job, collective_job, job_with_services, half_made_job, ended_job, deleted_job,
         replaced_worker, restarted_job;
+    host: ports_come_first, ports_in_lists, ports_are_given_once, ports_come_back,
+        ports_of_a_copy, ports_after_a_replacement, two_pods_never_share_a_node;
+    heter: stages, start_in_order, ends_with_its_workers, fails_with_one_of_them;
     sets: name_taken;
     invalid: nothing_is_made, mended, spoilt, refused_pod;
 };

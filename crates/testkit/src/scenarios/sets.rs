@@ -12,8 +12,8 @@ use serde_json::json;
 use tokio::time::timeout;
 
 use super::same;
-use crate::Env;
 use crate::wait::PATIENCE;
+use crate::{Env, accounts};
 
 /// A name that is taken is a condition; what has it is not touched; the set goes on
 /// when the name is free, which no watch tells.
@@ -26,7 +26,8 @@ pub(super) async fn name_taken(env: &Env) -> Result<()> {
         },
         ..Options::default()
     };
-    let (client, (stop, stopped)) = (env.client.clone(), tokio::sync::oneshot::channel::<()>());
+    let client = env.client_of(accounts::SAMPLESET)?;
+    let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
     let stopped = async {
         // Dropping the other end stops it.
         let _ = stopped.await;

@@ -1,20 +1,15 @@
 //! What the Go operator v0.3.5 left behind is taken over as it is.
 
-use std::collections::BTreeMap;
-
 use anyhow::{Context as _, Result, ensure};
 use api::{PaddleJob, Phase, Role, labels};
 use k8s_openapi::api::core::v1::{ConfigMap, Pod, Service};
 use kube::ResourceExt;
 use kube::api::{Patch, PatchParams, PostParams};
-use serde_json::{Value, json};
 
 use super::{finish, ready, same, waits_for_config};
 use crate::builders::{JobBuilder, job, template};
+use crate::go::{GoJob, PORT};
 use crate::{Env, Job, Stage};
-
-/// The port that the Go operator drew by lot for this job.
-const PORT: &str = "43210";
 
 /// A job under the Go operator, with the first so many of its pods. The
 /// manager does not run.
@@ -27,82 +22,23 @@ async fn go_job<'e>(env: &'e Env, builder: JobBuilder, made: usize) -> Result<Jo
         .create(&PostParams::default(), &object)
         .await?;
     let job = env.job(&object);
+    let by_service = object.spec.intranet.as_deref() == Some("Service");
+    let go = as_go(&job, by_service);
     for pod in job.pods().iter().take(made) {
-        let manifest = go_pod(
-            &job,
-            pod,
-            object.spec.intranet.as_deref() == Some("Service"),
-        )?;
+        let manifest = go.pod(pod, &template(), "paddle:test")?;
         let manifest: Pod = serde_json::from_value(manifest)?;
         env.api().create(&PostParams::default(), &manifest).await?;
-        // It made them for every job, without labels.
-        let ports: Vec<Value> = (0..20)
-            .map(|i| json!({"name": format!("p-{i}"), "port": 36000 + i}))
-            .collect();
-        let service: Service = serde_json::from_value(json!({
-            "metadata": {"name": pod, "ownerReferences": [owner(&job)]},
-            "spec": {
-                "clusterIP": "None",
-                "publishNotReadyAddresses": true,
-                "selector": {"paddle-res-name": pod},
-                "ports": ports,
-            },
-        }))?;
+        let service: Service = serde_json::from_value(go.service(pod))?;
         env.api().create(&PostParams::default(), &service).await?;
     }
     Ok(job)
 }
 
-fn owner(job: &Job<'_>) -> Value {
-    json!({
-        "apiVersion": "batch.paddlepaddle.org/v1", "kind": "PaddleJob",
-        "name": job.name, "uid": job.uid,
-        "controller": true, "blockOwnerDeletion": true,
-    })
-}
-
-fn go_pod(job: &Job<'_>, name: &str, by_service: bool) -> Result<Value> {
-    let (rest, rank) = name.rsplit_once('-').context("a pod's name")?;
-    let (_, role) = rest.rsplit_once('-').context("a pod's name")?;
-    let training = if role == "ps" { "PSERVER" } else { "TRAINER" };
-    let pod_ip = if by_service {
-        json!({"name": "POD_IP", "value": name})
-    } else {
-        json!({"name": "POD_IP", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}})
-    };
-    let mut spec = template().get("spec").cloned().unwrap_or_default();
-    let ours = json!({
-        "hostname": name,
-        "subdomain": name,
-        "restartPolicy": "Never",
-        "initContainers": [{"name": "coord-paddle", "image": "alpine:3.10", "command": ["sh"]}],
-        "containers": [{
-            "name": "paddle",
-            "image": "paddle:test",
-            "env": [
-                pod_ip,
-                {"name": "PADDLE_TRAINER_ID", "value": rank},
-                {"name": "TRAINING_ROLE", "value": training},
-                {"name": "PADDLE_TRAINING_ROLE", "value": training},
-            ],
-            "envFrom": [{"configMapRef": {"name": job.name}}],
-        }],
-    });
-    json_patch_merge(&mut spec, ours);
-    Ok(json!({
-        "metadata": {
-            "name": name,
-            "labels": {"paddle-res-name": name, "paddle-res-type": role},
-            "annotations": {"paddle-resource": role},
-            "ownerReferences": [owner(job)],
-        },
-        "spec": spec,
-    }))
-}
-
-fn json_patch_merge(into: &mut Value, from: Value) {
-    if let (Some(into), Value::Object(from)) = (into.as_object_mut(), from) {
-        into.extend(from);
+fn as_go(job: &Job<'_>, by_service: bool) -> GoJob {
+    GoJob {
+        name: job.name.clone(),
+        uid: job.uid.clone(),
+        by_service,
     }
 }
 
@@ -117,29 +53,10 @@ async fn go_runs(env: &Env, job: &Job<'_>, by_service: bool, phase: &str) -> Res
         })
         .await?;
     }
-    let data = go_config_map(job, by_service)?;
-    let map: ConfigMap = serde_json::from_value(json!({
-        "metadata": {
-            "name": job.name,
-            "labels": {"paddle-res-name": job.name},
-            "ownerReferences": [owner(job)],
-        },
-        "data": data,
-    }))?;
-    env.api().create(&PostParams::default(), &map).await?;
-    env.kubelet.run_all();
-    for pod in job.pods() {
-        env.pod_until(pod, "runs", ready).await?;
-    }
-    go_status(env, job, phase).await
-}
-
-fn go_config_map(job: &Job<'_>, by_service: bool) -> Result<BTreeMap<String, String>> {
     let hosts = |role: Role| -> Result<Vec<String>> {
         let prefix = format!("{}-{role}-", job.name);
-        let pods: Vec<String> = job
-            .pods()
-            .iter()
+        let pods = job.pods().iter();
+        let pods: Vec<String> = pods
             .filter(|pod| pod.starts_with(&prefix))
             .cloned()
             .collect();
@@ -149,62 +66,21 @@ fn go_config_map(job: &Job<'_>, by_service: bool) -> Result<BTreeMap<String, Str
             job.addresses(&pods)
         }
     };
-    // Its bug: names go with 36000 whatever PADDLE_PORT says.
-    let port = if by_service { "36000" } else { PORT };
-    let endpoints = |hosts: &[String]| {
-        let all: Vec<String> = hosts.iter().map(|host| format!("{host}:{port}")).collect();
-        all.join(",")
-    };
-    let (servers, workers) = (hosts(Role::Ps)?, hosts(Role::Worker)?);
-    let mut data = BTreeMap::from(
-        [
-            ("TRAINER_PORTS_NUM", "20".to_owned()),
-            ("PADDLE_PORT", PORT.to_owned()),
-            ("PADDLE_TRAINER_ENDPOINTS", endpoints(&workers)),
-            ("PADDLE_TRAINERS", workers.join(",")),
-            ("PADDLE_TRAINERS_NUM", workers.len().to_string()),
-        ]
-        .map(|(key, value)| (key.to_owned(), value)),
-    );
-    if !servers.is_empty() {
-        data.insert(
-            "PADDLE_PSERVERS_IP_PORT_LIST".to_owned(),
-            endpoints(&servers),
-        );
+    let map = as_go(job, by_service).config_map(&hosts(Role::Ps)?, &hosts(Role::Worker)?);
+    let map: ConfigMap = serde_json::from_value(map)?;
+    env.api().create(&PostParams::default(), &map).await?;
+    env.kubelet.run_all();
+    for pod in job.pods() {
+        env.pod_until(pod, "runs", ready).await?;
     }
-    Ok(data)
+    go_status(env, job, phase).await
 }
 
 /// The status as the Go operator wrote it.
 async fn go_status(env: &Env, job: &Job<'_>, phase: &str) -> Result<()> {
-    let mut status =
-        json!({"phase": phase, "mode": "Collective", "startTime": "2023-05-05T05:05:05Z"});
-    for role in ["ps", "worker"] {
-        let prefix = format!("{}-{role}-", job.name);
-        let refs: Vec<Value> = job
-            .uids()
-            .into_iter()
-            .filter(|(pod, _)| pod.starts_with(&prefix))
-            .map(|(pod, uid)| {
-                json!({
-                    "apiVersion": "v1", "kind": "Pod", "namespace": env.namespace,
-                    "name": pod, "uid": uid, "resourceVersion": "7",
-                })
-            })
-            .collect();
-        if let (false, Some(status)) = (refs.is_empty(), status.as_object_mut()) {
-            status.insert(
-                role.to_owned(),
-                json!({"running": refs.len(), "refs": refs}),
-            );
-            if role == "ps" {
-                status.insert("mode".to_owned(), json!("PS"));
-            }
-        }
-    }
-    let patch = Patch::Merge(json!({"status": status}));
+    let status = as_go(job, false).status(phase, &job.uids(), &env.namespace);
     env.api::<PaddleJob>()
-        .patch_status(&job.name, &PatchParams::default(), &patch)
+        .patch_status(&job.name, &PatchParams::default(), &Patch::Merge(status))
         .await?;
     Ok(())
 }

@@ -229,7 +229,7 @@ fn check_wait_container(container: &Value) -> Result<()> {
         "imagePullPolicy": "IfNotPresent",
         "resources": {
             "requests": {"cpu": "10m", "memory": "32Mi"},
-            "limits": {"cpu": "10m", "memory": "32Mi"},
+            "limits": {"memory": "32Mi"},
         },
         "securityContext": {
             "allowPrivilegeEscalation": false,

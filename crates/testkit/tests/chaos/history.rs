@@ -58,12 +58,30 @@ impl Life {
     }
 }
 
-/// The history, as several tasks hold it.
-#[derive(Clone, Debug, Default)]
-pub struct Shared(Arc<Mutex<History>>);
+/// What watches are followed into.
+pub trait Record: Default + Send + 'static {
+    /// The rules that were broken.
+    fn broken(&mut self) -> &mut Vec<String>;
+}
 
-impl Shared {
-    pub fn lock(&self) -> MutexGuard<'_, History> {
+impl Record for History {
+    fn broken(&mut self) -> &mut Vec<String> {
+        &mut self.broken
+    }
+}
+
+/// The history, as several tasks hold it.
+#[derive(Debug, Default)]
+pub struct Shared<R = History>(Arc<Mutex<R>>);
+
+impl<R> Clone for Shared<R> {
+    fn clone(&self) -> Self {
+        Shared(Arc::clone(&self.0))
+    }
+}
+
+impl<R> Shared<R> {
+    pub fn lock(&self) -> MutexGuard<'_, R> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -81,7 +99,7 @@ impl Follower {
         let history = Shared::default();
         let mut watches = JoinSet::new();
         let begun = [
-            follow::<Pod>(
+            follow::<Pod, _>(
                 &mut watches,
                 client,
                 namespace,
@@ -89,7 +107,7 @@ impl Follower {
                 History::see_pod,
                 History::miss_pod,
             ),
-            follow::<PaddleJob>(
+            follow::<PaddleJob, _>(
                 &mut watches,
                 client,
                 namespace,
@@ -120,13 +138,14 @@ impl Follower {
     }
 }
 
-fn follow<K>(
+/// Follows a kind into a record; what it returns is told when the watch has begun.
+pub fn follow<K, R: Record>(
     watches: &mut JoinSet<()>,
     client: &Client,
     namespace: &str,
-    history: &Shared,
-    see: fn(&mut History, K) -> Result<()>,
-    miss: fn(&mut History, K),
+    history: &Shared<R>,
+    see: fn(&mut R, K) -> Result<()>,
+    miss: fn(&mut R, K),
 ) -> oneshot::Receiver<()>
 where
     K: Resource<Scope = NamespaceResourceScope, DynamicType = ()>,
@@ -161,7 +180,7 @@ where
                 Err(error) => Err(anyhow!(error).context("the test's own watch")),
             };
             if let Err(error) = seen {
-                history.broken.push(format!("{error:#}"));
+                history.broken().push(format!("{error:#}"));
             }
         }
     });

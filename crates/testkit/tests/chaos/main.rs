@@ -1,6 +1,7 @@
 //! Fifty jobs start, fail, restart and finish while the manager is killed, or
 //! while the API server seems to misbehave. Every job must end as if nothing
-//! had happened: no pod twice, none left over.
+//! had happened: no pod twice, none left over. Hundreds of jobs on the network of
+//! their nodes get ports from managers that are killed, and no two have the same.
 //!
 //! It is the real manager, as a process, on a real control plane; the nodes are
 //! kwok's.
@@ -12,6 +13,7 @@ mod faults;
 mod hand;
 mod history;
 mod jobs;
+mod ports;
 mod proxy;
 mod verdict;
 
@@ -107,10 +109,7 @@ struct Stage {
 
 impl Stage {
     async fn set(name: &str) -> Result<Stage> {
-        let cluster = Cluster::connect().await?;
-        for crd in support::published_crds()? {
-            cluster.install(&crd).await?;
-        }
+        let cluster = Cluster::with_kinds().await?;
         let namespace = cluster.namespace(&format!("chaos-{name}")).await?;
         let follower = Follower::start(&cluster.client, &namespace.name).await?;
         let cases = jobs::mix();

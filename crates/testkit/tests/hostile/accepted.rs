@@ -41,12 +41,18 @@ fn specs() -> Vec<Hostile> {
             &["spec.elastic"],
         ),
         says(
-            "host",
-            json!({"intranet": "Host"}),
-            "NotSupported",
-            &["spec.intranet: Host"],
+            "elastic-ps",
+            json!({"elastic": 1, "ps": {"replicas": 1, "template": template()}}),
+            "InvalidSpec",
+            &["spec.elastic", "spec.ps"],
         ),
-        says("heter", heter, "NotSupported", &["spec.heter"]),
+        says("heter", heter, "InvalidSpec", &["spec.heter", "spec.ps"]),
+        Hostile::job(
+            "gang-of-none",
+            spec_with(json!({"schedulingPolicy": {"minAvailable": 0}})),
+            Answer::Warning("Ignored", &["spec.schedulingPolicy"]),
+        ),
+        Hostile::job("host", spec_with(json!({"intranet": "Host"})), Answer::Runs),
         Hostile::job(
             "data",
             spec_with(data),

@@ -5,6 +5,7 @@
 //! own. It leaves the published one behind.
 
 #[path = "../support/mod.rs"]
+#[expect(dead_code, reason = "what other suites need")]
 mod support;
 
 mod accepted;

@@ -47,6 +47,15 @@ impl Cluster {
         })
     }
 
+    /// One that knows the kinds as users install them.
+    pub async fn with_kinds() -> Result<Cluster> {
+        let cluster = Cluster::connect().await?;
+        for crd in published_crds()? {
+            cluster.install(&crd).await?;
+        }
+        Ok(cluster)
+    }
+
     /// A namespace of its own, gone when it is dropped.
     pub async fn namespace(&self, prefix: &str) -> Result<Namespace> {
         let api: Api<CoreNamespace> = Api::all(self.client.clone());
@@ -121,18 +130,28 @@ impl Manager {
     /// Starts it on a kubeconfig; what it says is added to the file `log`. With
     /// a namespace it looks at nothing else.
     pub fn start(kubeconfig: &Path, namespace: Option<&str>, log: &Path) -> Result<Manager> {
+        let namespace = namespace.map(|namespace| format!("--namespace={namespace}"));
+        let arguments = [
+            "--health-probe-bind-address=0".to_owned(),
+            // kwok plays it, nobody pulls it.
+            "--initImage=paddle-operator:test".to_owned(),
+        ];
+        Manager::start_with(kubeconfig, arguments.into_iter().chain(namespace), log)
+    }
+
+    /// Starts it with these flags.
+    pub fn start_with(
+        kubeconfig: &Path,
+        arguments: impl IntoIterator<Item = String>,
+        log: &Path,
+    ) -> Result<Manager> {
         let binary = binary()?;
         let out = OpenOptions::new().create(true).append(true).open(log)?;
         let child = Command::new(&binary)
             .arg("manager")
-            .args([
-                "--metrics-bind-address=0",
-                "--health-probe-bind-address=0",
-                // kwok plays it, nobody pulls it.
-                "--initImage=paddle-operator:test",
-            ])
+            .arg("--metrics-bind-address=0")
             .arg(format!("--kubeconfig={}", kubeconfig.display()))
-            .args(namespace.map(|namespace| format!("--namespace={namespace}")))
+            .args(arguments)
             .env("RUST_BACKTRACE", "1")
             .stdin(Stdio::null())
             .stdout(Stdio::null())

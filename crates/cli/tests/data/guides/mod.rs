@@ -7,10 +7,10 @@ use std::fs;
 
 use serde_json::{Value, json};
 
-use crate::bed::{fill, until};
+use crate::bed::{fill, shell, until};
+use crate::guide::imagenet;
 use crate::guides::markdown::{Block, Typed, blocks};
 use crate::printed::is_shown;
-use crate::seeds::imagenet;
 use crate::servers::{ACCESS_KEY, Ending, S3, SECRET_KEY, free_address};
 use crate::shell::{Shell, Watch};
 use crate::support::{Local, repository};
@@ -20,11 +20,23 @@ const OF_DATA: [&str; 3] = [
     "docs/en/ext-overview.md",
     "docs/en/ext-benchmark.md",
 ];
+/// Much of what they tell needs a cluster.
+const OF_MODES: [&str; 4] = [
+    "docs/en/modes.md",
+    "docs/en/volcano.md",
+    "docs/en/host-network.md",
+    "docs/en/heter.md",
+];
 const OF_JOBS: [&str; 3] = [
     "docs/en/paddlejob-overview.md",
     "docs/en/paddlejob-tutorials.md",
     "README.md",
 ];
+
+const OF_ELASTIC_JOBS: &str = "docs/en/elastic.md";
+
+/// Their commands are those of the tests with a real cluster.
+const OF_CLUSTERS: [&str; 2] = ["docs/en/installation.md", "docs/en/uninstall.md"];
 
 fn guide(path: &str) -> Vec<Block> {
     blocks(&fs::read_to_string(repository().join(path)).unwrap())
@@ -38,8 +50,12 @@ fn chinese(path: &str) -> Vec<Block> {
 
 #[test]
 fn both_languages_show_the_same() {
+    for path in OF_CLUSTERS {
+        assert_eq!(guide(path), chinese(path), "{path}");
+    }
     let mut excuses = Vec::new();
-    for path in OF_DATA.iter().chain(&OF_JOBS) {
+    let guides = OF_DATA.iter().chain(&OF_JOBS).chain(&OF_MODES);
+    for path in guides.chain([&OF_ELASTIC_JOBS]) {
         let english = guide(path);
         assert_eq!(english, chinese(path), "{path}");
         excuses.extend(english.into_iter().filter_map(|block| match block {
@@ -55,6 +71,15 @@ fn both_languages_show_the_same() {
         "they are these tests",
         "for a cluster only",
         "for a cluster only",
+        "for a cluster only",
+        // Volcano: it, the flag, a job, a queue.
+        "for a cluster only",
+        "for a cluster only",
+        "for a cluster only",
+        "for a cluster only",
+        // A job on the network of two nodes.
+        "for a cluster only",
+        // The flag of elastic jobs.
         "for a cluster only",
     ];
     assert_eq!(excuses, known, "what is not run is to be little");
@@ -77,7 +102,7 @@ impl Reader {
         let local = Local::start(&["--nodes", "2", "--images", images.to_str().unwrap()]);
         let state = local.dir.display().to_string();
         Reader {
-            shell: Shell::of(&local),
+            shell: shell(&local),
             _local: local,
             // It is what is tried here.
             differs: vec![
@@ -203,7 +228,7 @@ async fn the_sample_cache_works_as_its_guides_say() {
         "apiVersion": "v1",
         "kind": "Secret",
         "metadata": {"name": "source", "namespace": "paddle-system"},
-        "stringData": {"access-key": ACCESS_KEY, "secret-key": SECRET_KEY},
+        "stringData": {"access-key": ACCESS_KEY.as_str(), "secret-key": SECRET_KEY.as_str()},
     });
     reader
         .shell
@@ -242,4 +267,31 @@ async fn jobs_train_as_their_guides_say() {
     for path in OF_JOBS {
         reader.read(&guide(path)).await;
     }
+}
+
+#[tokio::test]
+async fn modes_work_as_their_guides_say() {
+    let mut reader = Reader::new();
+    for path in OF_MODES {
+        reader.read(&guide(path)).await;
+    }
+}
+
+#[tokio::test]
+async fn elastic_jobs_train_as_their_guide_says() {
+    let mut reader = Reader::new();
+    let shared = tempfile::tempdir().unwrap();
+    let yaml = fs::read_to_string(repository().join("deploy/elastic/resnet.yaml")).unwrap();
+    // Less to wait for, and nothing is left on the machine.
+    let sooner =
+        "value: \"6\"\n            - name: PADDLE_ELASTIC_TIMEOUT\n              value: \"15\"";
+    let place = shared.path().to_str().unwrap();
+    let yaml = { yaml }
+        .replace("value: \"20\"", sooner)
+        .replace("/mnt/paddle/resnet-elastic", place);
+    fs::write(reader.shell.dir.path().join("sooner.yaml"), yaml).unwrap();
+    reader
+        .differs
+        .push(("deploy/elastic/resnet.yaml", "sooner.yaml".to_owned()));
+    reader.read(&guide(OF_ELASTIC_JOBS)).await;
 }

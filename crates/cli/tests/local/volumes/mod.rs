@@ -38,8 +38,8 @@ fn secret(redis: &Redis, metaurl: &str) -> Value {
         "storage": "redis\n",
         "bucket": format!("{}\n", redis.bucket(1)),
         "metaurl": format!("{metaurl}\n"),
-        "access-key": format!("{ACCESS_KEY}\n"),
-        "secret-key": format!("{SECRET_KEY}\n"),
+        "access-key": format!("{}\n", *ACCESS_KEY),
+        "secret-key": format!("{}\n", *SECRET_KEY),
     }})
 }
 

@@ -14,7 +14,7 @@ use super::{CACHE, make_volume, start_redis, until, with_data};
 use crate::support::{Local, Pods, container, signal};
 
 const RUNTIME_IMAGE: &str = concat!(
-    "registry.baidubce.com/paddle-operator/runtime:v",
+    "paddlepaddle/paddle-operator-runtime:v",
     env!("CARGO_PKG_VERSION")
 );
 

@@ -1,4 +1,4 @@
-//! A terminal beside local mode, with the real kubectl.
+//! A terminal beside a cluster, with the real kubectl.
 
 use std::fs;
 use std::io::Write;
@@ -8,16 +8,16 @@ use std::process::{Command, Stdio};
 
 use tempfile::TempDir;
 
-use crate::bed::until;
 use crate::installed::{cache, installed};
 use crate::printed::{is_shown, is_watched};
 use crate::servers::Ending;
-use crate::support::{Local, repository};
+use crate::wait::until;
 
 /// Looks like the repository, and takes files of its own.
 pub struct Shell {
     pub dir: TempDir,
     kubeconfig: PathBuf,
+    programs: PathBuf,
 }
 
 /// `kubectl get -w`.
@@ -28,25 +28,26 @@ pub struct Watch {
 }
 
 impl Shell {
-    pub fn of(local: &Local) -> Shell {
+    /// In a repository, with a cluster and a directory of programs of its own.
+    pub fn new(repository: &Path, kubeconfig: PathBuf, programs: PathBuf) -> Shell {
         let dir = tempfile::tempdir().unwrap();
-        for entry in fs::read_dir(repository()).unwrap() {
+        for entry in fs::read_dir(repository).unwrap() {
             let entry = entry.unwrap();
             symlink(entry.path(), dir.path().join(entry.file_name())).unwrap();
         }
         Shell {
             dir,
-            kubeconfig: local.dir.join("kubeconfig"),
+            kubeconfig,
+            programs,
         }
     }
 
     /// A program that is to find what the guides speak of.
-    fn command(&self, program: &str) -> Command {
-        let own = Path::new(env!("CARGO_BIN_EXE_paddle-operator"));
+    pub fn command(&self, program: &str) -> Command {
         let own = [
             // The kubectl of the test clusters, or else the machine's.
             cache().join("bin"),
-            own.parent().unwrap().to_owned(),
+            self.programs.clone(),
             installed("redis/bin"),
         ];
         let machine = std::env::var_os("PATH").unwrap_or_default();
