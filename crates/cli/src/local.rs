@@ -21,7 +21,7 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use crate::controller::{Controller, Settings};
-use crate::manager::{CACHE_PATH_PREFIXES, OWN_IMAGE, etcd_server, stop_signal, stopped};
+use crate::manager::{CACHE_PATH_PREFIXES, OWN_IMAGE, etcd_server, some, stop_signal, stopped};
 
 /// Namespaces that the documents speak of.
 const NAMESPACE: &str = "paddle-system";
@@ -309,7 +309,7 @@ impl Local {
         let settings = Settings {
             init_image: Some(OWN_IMAGE.to_owned()),
             etcd: Etcd {
-                servers: args.etcd_server.clone(),
+                servers: args.etcd_server.iter().cloned().filter_map(some).collect(),
                 asks_api: true,
             },
             runtime_image: RUNTIME_IMAGE.to_owned(),

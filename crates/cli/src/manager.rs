@@ -120,7 +120,7 @@ async fn manage(args: Args) -> anyhow::Result<()> {
         init_image: some(args.init_image),
         volcano: args.scheduling == "volcano",
         etcd: Etcd {
-            servers: args.etcd_server,
+            servers: args.etcd_server.into_iter().filter_map(some).collect(),
             asks_api: false,
         },
         ports: args.port_range,
@@ -267,8 +267,12 @@ fn identity() -> String {
     format!("{host}_{:x}", since.as_nanos())
 }
 
-/// The address of an etcd server. Some write it as a URL; Paddle takes a host and a port.
+/// The address of an etcd server. Some write it as a URL; Paddle takes a host and a port. Empty:
+/// none, as the Go operator has it.
 pub(crate) fn etcd_server(text: &str) -> Result<String, String> {
+    if text.is_empty() {
+        return Ok(String::new());
+    }
     let server = text.trim().trim_end_matches('/');
     let server = server.strip_prefix("http://").unwrap_or(server);
     let (host, port) = server.rsplit_once(':').unwrap_or((server, ""));
@@ -281,6 +285,6 @@ pub(crate) fn etcd_server(text: &str) -> Result<String, String> {
     }
 }
 
-fn some(text: String) -> Option<String> {
+pub(crate) fn some(text: String) -> Option<String> {
     Some(text).filter(|text| !text.is_empty())
 }

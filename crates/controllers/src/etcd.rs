@@ -91,9 +91,26 @@ impl Etcd {
 /// The calls that do it.
 fn requests(write: &EtcdWrite) -> Vec<(&'static str, Value)> {
     match write {
-        EtcdWrite::Put { key, value } => {
-            let body = json!({"key": base64(key.as_bytes()), "value": base64(value.as_bytes())});
-            vec![("/v3/kv/put", body)]
+        EtcdWrite::Workers {
+            count,
+            key,
+            mark,
+            begins,
+        } => {
+            let put = |key: &str| {
+                let value = base64(count.to_string().as_bytes());
+                json!({"key": base64(key.as_bytes()), "value": value})
+            };
+            let marked = match begins {
+                true => ("/v3/kv/put", put(mark)),
+                false => {
+                    let is_there = json!({"key": base64(mark.as_bytes()), "target": "CREATE", "result": "GREATER", "create_revision": "0"});
+                    let then = json!({"request_put": put(mark)});
+                    let body = json!({"compare": [is_there], "success": [then]});
+                    ("/v3/kv/txn", body)
+                }
+            };
+            vec![("/v3/kv/put", put(key)), marked]
         }
         EtcdWrite::Remove { prefixes } => {
             let remove = |prefix: &String| {
@@ -163,6 +180,26 @@ fn is_ready(status: &PodStatus) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A launcher that has wiped the mark away must not find it made anew.
+    #[test]
+    fn the_mark_is_made_once_and_then_only_kept() {
+        let workers = |begins| EtcdWrite::Workers {
+            count: 2,
+            key: "/k".to_owned(),
+            mark: "/m".to_owned(),
+            begins,
+        };
+        let mark = json!({"key": "L20=", "value": "Mg=="});
+        let told = ("/v3/kv/put", json!({"key": "L2s=", "value": "Mg=="}));
+        let made = ("/v3/kv/put", mark.clone());
+        assert_eq!(requests(&workers(true)), [told.clone(), made]);
+        let kept = json!({
+            "compare": [{"key": "L20=", "target": "CREATE", "result": "GREATER", "create_revision": "0"}],
+            "success": [{"request_put": mark}],
+        });
+        assert_eq!(requests(&workers(false)), [told, ("/v3/kv/txn", kept)]);
+    }
 
     #[test]
     fn keys_go_by_prefix() {

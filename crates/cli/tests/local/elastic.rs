@@ -195,6 +195,28 @@ async fn a_worker_whose_peers_come_too_late_is_made_again() {
     until(async || etcd.keys().await.is_empty()).await;
 }
 
+/// Launchers write to etcd until their pods are gone. Nobody needs one: what a program without
+/// it says is believed.
+#[tokio::test]
+async fn a_job_that_is_deleted_leaves_nothing_in_etcd() {
+    let local = start();
+    let jobs = Jobs::of(&local).await;
+    let etcd = Etcd::apply(&local).await;
+    let shared = Shared::new();
+    jobs.create(elastic("gone", [2, 2, 2], &shared)).await;
+    shared.trains(2).await;
+    jobs.jobs.delete("gone", &Default::default()).await.unwrap();
+    until(async || etcd.keys().await.is_empty()).await;
+
+    let mut plain = elastic("plain", [1, 1, 1], &shared);
+    let container = &mut plain["spec"]["worker"]["template"]["spec"]["containers"][0];
+    container["command"] = json!(["sh", "-c", "exit 0"]);
+    container.as_object_mut().unwrap().remove("args");
+    jobs.create(plain).await;
+    jobs.phase("plain", "Completed").await;
+    until(async || etcd.keys().await.is_empty()).await;
+}
+
 /// Kills the first process of a pod's container, and with it all others.
 async fn kill(local: &Local, jobs: &Jobs, pod: &str) {
     let uid = jobs.pods.0.get(pod).await.unwrap().uid().unwrap();

@@ -343,7 +343,8 @@ impl Target<'_> {
             ..
         } = self.context;
         etcd.write(&common.client, write).await?;
-        ledger.told(identity(&self.job.metadata.uid), write.clone());
+        let removal = plan::paddlejob::remove_keys(self.job);
+        ledger.told(identity(&self.job.metadata.uid), write.clone(), removal);
         Ok(())
     }
 
@@ -365,7 +366,8 @@ impl Target<'_> {
                 amounts.entry(resource).or_insert(Value::Null);
             }
         }
-        let patch = json!({"metadata": {"uid": old.uid}, "spec": spec});
+        let annotations = group.pointer("/metadata/annotations");
+        let patch = json!({"metadata": {"uid": old.uid, "annotations": annotations}, "spec": spec});
         let groups = self.api::<WirePodGroup>();
         let patched = groups
             .patch(name, &PatchParams::default(), &Patch::Merge(patch))

@@ -1,6 +1,8 @@
 //! What every pass shares: the client, the caches, and what this process
 //! remembers.
 
+use std::sync::Arc;
+
 use kube::Client;
 use kube::runtime::reflector::Store;
 use plan::paddlejob::{ConfigMapView, PodGroupView, PodPhase, PodView, Settings};
@@ -19,7 +21,8 @@ use crate::stores::StoredSet;
 pub(super) struct Context {
     pub(super) common: Common,
     pub(super) settings: Settings,
-    pub(super) pods: Cache<PodView>,
+    /// Shared with those who wait for the end of pods whose job is gone.
+    pub(super) pods: Arc<Cache<PodView>>,
     pub(super) config_maps: Cache<ConfigMapView>,
     pub(super) services: Cache<()>,
     pub(super) pod_groups: Cache<PodGroupView>,
@@ -45,7 +48,7 @@ impl Context {
             etcd: options.settings.etcd,
             jobs,
             ledger: Ledger::default(),
-            pods: Cache::remembering(|pod| pod.phase == PodPhase::Succeeded),
+            pods: Arc::new(Cache::remembering(|pod| pod.phase == PodPhase::Succeeded)),
             config_maps: Cache::default(),
             services: Cache::default(),
             pod_groups: Cache::default(),

@@ -13,7 +13,14 @@ pub(super) struct Ledger(Mutex<Inner>);
 #[derive(Debug, Default)]
 struct Inner {
     ports: HashMap<String, u16>,
-    etcd: HashMap<String, EtcdWrite>,
+    etcd: HashMap<String, Told>,
+}
+
+/// What etcd was told last of a job, and what would take away all that it knows of it.
+#[derive(Debug)]
+struct Told {
+    last: EtcdWrite,
+    removal: Option<EtcdWrite>,
 }
 
 impl Ledger {
@@ -40,19 +47,27 @@ impl Ledger {
     }
 
     /// Notes what etcd was told.
-    pub(super) fn told(&self, uid: &str, write: EtcdWrite) {
-        self.lock().etcd.insert(uid.to_owned(), write);
+    pub(super) fn told(&self, uid: &str, last: EtcdWrite, removal: Option<EtcdWrite>) {
+        self.lock()
+            .etcd
+            .insert(uid.to_owned(), Told { last, removal });
     }
 
     /// What etcd was told last.
     pub(super) fn last_told(&self, uid: &str) -> Option<EtcdWrite> {
-        self.lock().etcd.get(uid).cloned()
+        self.lock().etcd.get(uid).map(|told| told.last.clone())
     }
 
-    /// Forgets all jobs but these.
-    pub(super) fn keep(&self, is_kept: impl Fn(&str) -> bool) {
+    /// Forgets all jobs but these. Of those that it forgets it tells what has to be taken away
+    /// from etcd, by their uids.
+    pub(super) fn keep(&self, is_kept: impl Fn(&str) -> bool) -> Vec<(String, EtcdWrite)> {
         let mut inner = self.lock();
         inner.ports.retain(|uid, _| is_kept(uid));
-        inner.etcd.retain(|uid, _| is_kept(uid));
+        let gone = inner.etcd.extract_if(|uid, _| !is_kept(uid));
+        let gone = gone.filter_map(|(uid, told)| {
+            let removal = told.removal.filter(|removal| *removal != told.last);
+            Some((uid, removal?))
+        });
+        gone.collect()
     }
 }

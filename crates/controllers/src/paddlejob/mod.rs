@@ -3,11 +3,10 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use api::PaddleJob;
 use kube::runtime::controller::Action;
 use kube::runtime::watcher;
 use kube::{Client, Resource};
-use plan::paddlejob::{self, Settings};
+use plan::paddlejob::{self, EtcdWrite, Settings};
 use tokio::task::JoinSet;
 
 mod apply;
@@ -79,17 +78,14 @@ impl Passes for Context {
 
     fn keep(&self, uids: &HashSet<String>) {
         self.common.memories.keep(uids);
-        self.ledger.keep(|uid| uids.contains(uid));
+        forget_keys(self, self.ledger.keep(|uid| uids.contains(uid)));
     }
 
     fn note(&self, event: &watcher::Event<StoredJob>) {
         if let watcher::Event::Delete(job) = event {
             let uid = identity(&job.meta().uid);
             self.common.memories.forget(uid);
-            self.ledger.keep(|other| other != uid);
-            if let StoredJob::Good(job) = job {
-                forget_keys(self, job);
-            }
+            forget_keys(self, self.ledger.keep(|other| other != uid));
         }
     }
 
@@ -98,23 +94,24 @@ impl Passes for Context {
     }
 }
 
-/// Takes away what etcd knows of a job that is gone, which nobody else would.
-fn forget_keys(context: &Context, job: &PaddleJob) {
-    let Some(write) = paddlejob::remove_keys(job).filter(|_| !context.etcd.servers.is_empty())
-    else {
-        return;
-    };
-    let (etcd, client) = (context.etcd.clone(), context.common.client.clone());
-    tokio::spawn(async move {
-        let mut again = 0..FORGETTING;
-        while let Err(error) = etcd.write(&client, &write).await {
-            if again.next().is_none() {
-                tracing::warn!(%error, ?write, "keys of a job that is gone stay in etcd");
-                return;
+/// Takes away what etcd knows of jobs that are gone, which nobody else would: when their pods
+/// are too, since launchers that still run write anew.
+fn forget_keys(context: &Context, gone: Vec<(String, EtcdWrite)>) {
+    for (uid, removal) in gone {
+        let (etcd, client) = (context.etcd.clone(), context.common.client.clone());
+        let pods = Arc::clone(&context.pods);
+        tokio::spawn(async move {
+            for _ in 0..FORGETTING {
+                let left = pods.of(&uid);
+                let is_over = left.seen.is_empty() && left.unseen.is_empty();
+                if is_over && etcd.write(&client, &removal).await.is_ok() {
+                    return;
+                }
+                tokio::time::sleep(apply::ETCD_AGAIN).await;
             }
-            tokio::time::sleep(apply::ETCD_AGAIN).await;
-        }
-    });
+            tracing::warn!(?removal, "keys of a job that is gone stay in etcd");
+        });
+    }
 }
 
 /// The only place where the steps meet.

@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use kube::runtime::reflector::ObjectRef;
 use plan::paddlejob::{
     PodGroupView, PortHolder, SampleSetView, Seen, Training, awaits_training, has_records,
-    held_port, is_overdue, needs_ports, status_key,
+    held_port, is_overdue, mark_key, needs_ports, status_key,
 };
 
 use super::context::Context;
@@ -70,9 +70,11 @@ pub(super) async fn observe(
 
 /// What etcd says of the training.
 async fn training(context: &Context, job: &PaddleJob) -> Option<Training> {
+    let ask = async |key: &str| context.etcd.get(&context.common.client, key).await;
     let key = status_key(job);
-    match context.etcd.get(&context.common.client, &key).await {
-        Ok(word) => Some(Training::read(word.as_deref())),
+    let asked = async { Ok::<_, String>((ask(&key).await?, ask(&mark_key(job)).await?)) };
+    match asked.await {
+        Ok((word, mark)) => Some(Training::read(word.as_deref(), mark.is_some())),
         Err(error) => {
             tracing::warn!(%error, key, "it is not known whether a job has trained");
             None
@@ -90,10 +92,16 @@ fn pod_group(context: &Context, job: &PaddleJob) -> Option<Arc<PodGroupView>> {
 
 /// The ports that other jobs have: by their annotations, or since a moment ago.
 fn port_holders(context: &Context, job: &PaddleJob) -> Vec<PortHolder> {
-    if !needs_ports(job) {
+    let own = identity(&job.metadata.uid);
+    let has_pods = |uid: &str| {
+        let pods = context.pods.of(uid);
+        !pods.seen.is_empty() || !pods.unseen.is_empty()
+    };
+    let has_begun = |job: &PaddleJob, uid: &str| has_records(job) || has_pods(uid);
+    // One that has begun stays where it is, whoever else may be there.
+    if !needs_ports(job) || held_port(&job.metadata).is_some() && has_begun(job, own) {
         return Vec::new();
     }
-    let own = identity(&job.metadata.uid);
     let jobs = context.jobs.state();
     let others: HashMap<&str, &PaddleJob> = { jobs.iter() }
         .filter_map(|other| match &**other {
@@ -103,21 +111,26 @@ fn port_holders(context: &Context, job: &PaddleJob) -> Vec<PortHolder> {
         .map(|other| (identity(&other.metadata.uid), other))
         .collect();
     let given = context.ledger.ports(|uid| others.contains_key(uid));
-    let has_pods = |uid: &str| {
-        let pods = context.pods.of(uid);
-        !pods.seen.is_empty() || !pods.unseen.is_empty()
-    };
     let holder = |(uid, other): (&&str, &&PaddleJob)| {
         let was_given = given.get(*uid).copied();
         Some(PortHolder {
             uid: (*uid).to_owned(),
-            port: was_given.or_else(|| held_port(other))?,
+            port: was_given.or_else(|| held_port(&other.metadata))?,
             // Who was given ports here is about to begin.
-            has_begun: was_given.is_some() || has_records(other) || has_pods(uid),
+            has_begun: was_given.is_some() || has_begun(other, uid),
         })
     };
+    // Pods of one that can't be read any more may listen all the same.
+    let unreadable = jobs.iter().filter_map(|other| match &**other {
+        StoredJob::Bad(bad) => Some(PortHolder {
+            uid: identity(&bad.metadata.uid).to_owned(),
+            port: held_port(&bad.metadata)?,
+            has_begun: true,
+        }),
+        StoredJob::Good(_) => None,
+    });
     let others = others.iter().filter(|(uid, _)| **uid != own);
-    others.filter_map(holder).collect()
+    others.filter_map(holder).chain(unreadable).collect()
 }
 
 /// The set that a job uses, if it is there and can be read.

@@ -84,7 +84,7 @@ impl IntoChild<()> for WireService {
 impl IntoChild<PodGroupView> for WirePodGroup {
     fn into_child(self) -> Option<Child<PodGroupView>> {
         let owner = Owner::of(&self.metadata, KIND)?;
-        let view = PodGroupView::of(&self.spec, self.status.as_ref());
+        let view = PodGroupView::of(&self.metadata, &self.spec, self.status.as_ref());
         Child::new(&self.metadata, owner, view)
     }
 }

@@ -32,11 +32,15 @@ pub(super) struct Range {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum EtcdWrite {
     /// How many workers the job should have.
-    Put {
-        /// The key.
-        key: String,
+    Workers {
         /// The number.
-        value: String,
+        count: i32,
+        /// The key at which the launcher of 2021 looks for it.
+        key: String,
+        /// The same where launchers of today wipe it away when they start.
+        mark: String,
+        /// No launcher has started yet. Later on the mark is never made anew.
+        begins: bool,
     },
     /// Nothing of the job is to stay.
     Remove {
@@ -48,17 +52,20 @@ pub enum EtcdWrite {
 /// What etcd says of the training of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Training {
-    /// A worker got to its end.
+    /// A worker that exited with 0 got to its end.
     Complete,
     /// None did, as far as etcd knows.
     Incomplete,
 }
 
 impl Training {
-    /// What launchers have written: those of today, or that of 2021.
-    pub fn read(word: Option<&str>) -> Training {
+    /// What launchers have written at [`status_key`], and whether the mark at [`mark_key`] is
+    /// there. While it is, no launcher of today has started: only these exit with 0 without
+    /// having trained.
+    pub fn read(word: Option<&str>, is_marked: bool) -> Training {
         match word {
-            Some("completed" | "1") => Training::Complete,
+            Some("completed") => Training::Complete,
+            None if is_marked => Training::Complete,
             _ => Training::Incomplete,
         }
     }
@@ -100,20 +107,17 @@ pub(super) fn variables(job: &PaddleJob, port: u16, settings: &Settings) -> Vec<
     let Some(range) = range(&job.spec) else {
         return Vec::new();
     };
-    let first = settings
-        .etcd
-        .first()
-        .map(String::as_str)
-        .unwrap_or_default();
+    let server = settings.etcd.first();
+    let server = server.map(String::as_str).unwrap_or_default();
     [
-        ("PADDLE_MASTER", format!("etcd://{first}")),
+        ("PADDLE_MASTER", format!("etcd://{}", unstrippable(server))),
         ("PADDLE_NNODES", range.to_string()),
         ("PADDLE_ELASTIC_LEVEL", "1".to_owned()),
         ("PADDLE_ELASTIC_TIMEOUT", TIMEOUT.to_string()),
         ("PADDLE_MAX_RESTART", MAX_RESTART.to_string()),
-        // The launcher of 2021.
-        ("PADDLE_ELASTIC_SERVER", settings.etcd.join(",")),
-        ("PADDLE_ELASTIC_JOB_ID", job_id(job)),
+        // The launcher of 2021 takes one server.
+        ("PADDLE_ELASTIC_SERVER", server.to_owned()),
+        ("PADDLE_ELASTIC_JOB_ID", id_of_2021(job)),
         (
             "PADDLE_ELASTIC_NP",
             replicas(&job.spec, Role::Worker).to_string(),
@@ -126,10 +130,33 @@ pub(super) fn variables(job: &PaddleJob, port: u16, settings: &Settings) -> Vec<
     .to_vec()
 }
 
+/// Launchers up to Paddle 3.0.0 take all letters of `etcd://` off the beginning of the address,
+/// not the word alone, and an upper-case one is none of these. Names do not differ by it.
+fn unstrippable(server: &str) -> String {
+    let mut letters = server.chars();
+    match letters.next() {
+        Some(first @ ('e' | 't' | 'c' | 'd')) => {
+            format!("{}{}", first.to_ascii_uppercase(), letters.as_str())
+        }
+        _ => server.to_owned(),
+    }
+}
+
+/// The id for the launcher of 2021. It wipes away at its end all that is below its id, and
+/// those of today do at their start: with one id nobody could tell the two apart.
+fn id_of_2021(job: &PaddleJob) -> String {
+    format!("{}-2021", job_id(job))
+}
+
 /// The key under which launchers say how far the training is; all else that they have in
 /// common lies below it.
 pub fn status_key(job: &PaddleJob) -> String {
     format!("/paddle/{}", job_id(job))
+}
+
+/// The key that is there until a launcher of today starts.
+pub fn mark_key(job: &PaddleJob) -> String {
+    format!("{}/np", status_key(job))
 }
 
 /// Everything in etcd that is about a job.
@@ -141,7 +168,8 @@ pub fn remove_keys(job: &PaddleJob) -> Option<EtcdWrite> {
 /// Whether it has to be known what etcd says of the training: a launcher that waited for
 /// its peers in vain exits with 0 too.
 pub fn awaits_training(job: &PaddleJob, pods: &[Arc<PodView>]) -> bool {
-    let has_ended = || pods.iter().any(|pod| pod.phase == PodPhase::Succeeded);
+    let is_in_doubt = |pod: &Arc<PodView>| pod.phase == PodPhase::Succeeded && was_told(pod);
+    let has_ended = || pods.iter().any(is_in_doubt);
     let status = job.status.as_ref();
     let lives = !status
         .and_then(|s| s.phase)
@@ -159,6 +187,12 @@ fn was_complete(job: &PaddleJob) -> bool {
     workers.is_some_and(|workers| workers.refs.iter().any(|record| record.succeeded))
 }
 
+/// Whether a pod was told of etcd: not those of the Go operator, nor those that were made
+/// before the job was elastic.
+fn was_told(pod: &PodView) -> bool {
+    pod.elastic_range.is_some()
+}
+
 /// Whether a pod that exited with 0 is done; `None` while nobody knows. Of one that is gone
 /// nobody can tell any more. A complete training that etcd has forgotten meanwhile is taken
 /// up again from its checkpoint, and ends at once; the other mistake could not be mended.
@@ -168,6 +202,7 @@ pub(super) fn is_done(job: &PaddleJob, seen: &Seen, pod: Option<&PodView>) -> Op
     }
     match pod {
         None => Some(false),
+        Some(pod) if !was_told(pod) => Some(true),
         Some(_) => seen.training.map(|training| training == Training::Complete),
     }
 }
@@ -183,14 +218,19 @@ pub(super) fn tell(plan: &mut Plan, job: &PaddleJob, seen: &Seen, now: Timestamp
     {
         plan.wake_at(at);
     }
-    let write = EtcdWrite::Put {
-        key: format!("{}/np", status_key(job)),
-        value: replicas(&job.spec, Role::Worker).to_string(),
-    };
-    plan.etcd = Some(write).filter(|write| seen.told_etcd.as_ref() != Some(write));
+    let wanted = replicas(&job.spec, Role::Worker);
+    if matches!(&seen.told_etcd, Some(EtcdWrite::Workers { count, .. }) if *count == wanted) {
+        return;
+    }
+    let begins = seen.pods.is_empty() && !host::has_records(job);
+    plan.etcd = Some(EtcdWrite::Workers {
+        count: wanted,
+        key: format!("/paddle/{}/np", id_of_2021(job)),
+        mark: mark_key(job),
+        begins,
+    });
     // Workers that train do not depend on it: they have found each other.
-    let has_begun = !seen.pods.is_empty() || host::has_records(job);
-    plan.awaits_etcd = plan.etcd.is_some() && !has_begun;
+    plan.awaits_etcd = begins;
 }
 
 /// Takes away what etcd knows of a job that has ended, and whose launchers have: one that

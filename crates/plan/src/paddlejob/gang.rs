@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use api::{PaddleJob, PodGroupSpec, PodGroupStatus, Role, labels};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use quantity::Quantity;
 use serde_json::{Map, Value, json};
 
@@ -28,6 +29,9 @@ pub struct PodGroupView {
     pub queue: Option<String>,
     /// Its priority class.
     pub priority_class: Option<String>,
+    /// Which of the fields we have set that may be left out: its annotation
+    /// [`APPLIED`](api::labels::APPLIED).
+    pub applied: String,
     /// How far Volcano is with it.
     pub phase: Option<String>,
     /// Why it waits.
@@ -36,7 +40,13 @@ pub struct PodGroupView {
 
 impl PodGroupView {
     /// What is to be known of a PodGroup.
-    pub fn of(spec: &PodGroupSpec, status: Option<&PodGroupStatus>) -> PodGroupView {
+    pub fn of(
+        meta: &ObjectMeta,
+        spec: &PodGroupSpec,
+        status: Option<&PodGroupStatus>,
+    ) -> PodGroupView {
+        let annotations = meta.annotations.as_ref();
+        let applied = annotations.and_then(|all| all.get(labels::APPLIED));
         let conditions = status.map(|status| status.conditions.as_slice());
         let mut conditions = conditions.unwrap_or_default().iter().rev();
         let waits = conditions.find(|c| c.type_ == "Unschedulable" && c.status == "True");
@@ -48,6 +58,7 @@ impl PodGroupView {
                 .collect(),
             queue: spec.queue.clone(),
             priority_class: spec.priority_class_name.clone(),
+            applied: applied.cloned().unwrap_or_default(),
             phase: status.and_then(|status| status.phase.clone()),
             message: waits.and_then(|waits| waits.message.clone()),
         }
@@ -85,16 +96,12 @@ pub(super) fn schedulers(job: &PaddleJob) -> BTreeSet<String> {
 /// made yet.
 pub(super) fn follow(plan: &mut Plan, job: &PaddleJob, seen: &Seen) -> Option<String> {
     let wanted = wanted_spec(job);
-    if seen
-        .pod_group
-        .as_ref()
-        .is_none_or(|seen| differs(seen, &wanted))
-    {
-        plan.pod_group = Some(build(job, &wanted));
+    let group = seen.pod_group.as_deref();
+    if group.is_none_or(|group| differs(group, &wanted)) {
+        plan.pod_group = Some(build(job, group, &wanted));
     }
     let name = job.metadata.name.as_deref().unwrap_or_default();
     let all = wanted.min_member;
-    let group = seen.pod_group.as_deref();
     if group.is_some_and(PodGroupView::is_admitted) {
         return None;
     }
@@ -154,13 +161,31 @@ fn wanted_spec(job: &PaddleJob) -> PodGroupView {
             .map(|(resource, amount)| (resource, amount.0))
             .collect()
     });
-    PodGroupView {
+    let mut wanted = PodGroupView {
         min_member,
         min_resources: given.unwrap_or_else(|| needs(job, min_member)),
         queue: policy.queue.filter(|queue| !queue.is_empty()),
         priority_class: policy.priority_class.filter(|class| !class.is_empty()),
         ..PodGroupView::default()
-    }
+    };
+    let set: Vec<&str> = { optional(&wanted).into_iter() }
+        .filter_map(|(field, value)| value.map(|_| field))
+        .collect();
+    wanted.applied = set.join(",");
+    wanted
+}
+
+/// The fields that may be left out, and then are Volcano's or somebody else's to set.
+fn optional(group: &PodGroupView) -> [(&'static str, Option<Value>); 3] {
+    let amounts = Some(&group.min_resources).filter(|amounts| !amounts.is_empty());
+    [
+        ("minResources", amounts.map(|amounts| json!(amounts))),
+        ("queue", group.queue.as_ref().map(|queue| json!(queue))),
+        (
+            "priorityClassName",
+            group.priority_class.as_ref().map(|class| json!(class)),
+        ),
+    ]
 }
 
 /// Whether a PodGroup is not what it should be. What we do not set, Volcano may, and it may
@@ -177,6 +202,7 @@ fn differs(seen: &PodGroupView, wanted: &PodGroupView) -> bool {
             .collect()
     };
     seen.min_member != wanted.min_member
+        || seen.applied != wanted.applied
         || !wanted.min_resources.is_empty() && amounts(seen) != amounts(wanted)
         || other(&seen.queue, &wanted.queue)
         || other(&seen.priority_class, &wanted.priority_class)
@@ -241,19 +267,19 @@ fn request(container: &Value) -> BTreeMap<String, Quantity> {
         .collect()
 }
 
-fn build(job: &PaddleJob, wanted: &PodGroupView) -> Value {
+/// The PodGroup as it should be. What we once set and do no longer is null: it goes.
+fn build(job: &PaddleJob, seen: Option<&PodGroupView>, wanted: &PodGroupView) -> Value {
     let name = job.metadata.name.as_deref().unwrap_or_default();
     let mut set = common_labels(name);
     set.insert(labels::RES_NAME.to_owned(), name.into());
-    let amounts = Some(&wanted.min_resources).filter(|amounts| !amounts.is_empty());
-    let fields = [
-        ("minMember", json!(wanted.min_member)),
-        ("minResources", json!(amounts)),
-        ("queue", json!(wanted.queue)),
-        ("priorityClassName", json!(wanted.priority_class)),
-    ];
-    let fields = fields.into_iter().filter(|(_, value)| !value.is_null());
-    let spec: Value = fields.collect();
+    let was_set =
+        |field: &str| seen.is_some_and(|seen| seen.applied.split(',').any(|it| it == field));
+    let mut spec = Map::from_iter([("minMember".to_owned(), json!(wanted.min_member))]);
+    for (field, value) in optional(wanted) {
+        if value.is_some() || was_set(field) {
+            spec.insert(field.to_owned(), json!(value));
+        }
+    }
     json!({
         "apiVersion": "scheduling.volcano.sh/v1beta1",
         "kind": "PodGroup",
@@ -261,6 +287,7 @@ fn build(job: &PaddleJob, wanted: &PodGroupView) -> Value {
             "name": name,
             "namespace": job.metadata.namespace,
             "labels": set,
+            "annotations": {labels::APPLIED: wanted.applied},
             "ownerReferences": [owner(job)],
         },
         "spec": spec,

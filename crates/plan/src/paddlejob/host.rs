@@ -3,6 +3,7 @@
 
 use api::{PaddleJob, Role, labels};
 use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use super::environment::{PORT_KEY, PORTS};
 use super::mode::Intranet;
@@ -10,7 +11,7 @@ use super::refusal::{Refusal, refuse};
 use super::world::Seen;
 use super::{Plan, Settings};
 
-/// When a job that found no ports looks again: no watch tells it that another has ended.
+/// When a job that found no ports looks again: the end of another does not wake it.
 const PATIENCE: SignedDuration = SignedDuration::from_secs(10);
 
 /// The ports that are handed out, the last one excluded.
@@ -82,9 +83,8 @@ impl PortHolder {
 
 /// The first of the ports that a job holds by its annotation, which is also how the Go
 /// operator kept them.
-pub fn held_port(job: &PaddleJob) -> Option<u16> {
-    let annotations = job.metadata.annotations.as_ref()?;
-    port(annotations.get(labels::HOST_PORT)?)
+pub fn held_port(meta: &ObjectMeta) -> Option<u16> {
+    port(meta.annotations.as_ref()?.get(labels::HOST_PORT)?)
 }
 
 /// A port with room for a block behind it.
@@ -124,7 +124,7 @@ pub(super) fn need(job: &PaddleJob, seen: &Seen, settings: &Settings) -> Option<
         return None;
     }
     let has_begun = has_begun(job, seen);
-    match held_port(job) {
+    match held_port(&job.metadata) {
         // Its pods listen there, whoever else may.
         Some(_) if has_begun => return None,
         Some(port) if !must_yield(job, seen, port) => return None,
@@ -133,18 +133,17 @@ pub(super) fn need(job: &PaddleJob, seen: &Seen, settings: &Settings) -> Option<
     let is_free = |port: &u16| seen.port_holders.iter().all(|h| !h.has(*port));
     // Somebody replaced the job by a file without the annotation: its pods stay where they
     // are.
+    let listens = seen.pods.iter().find_map(|pod| pod.host_port);
     let written = { seen.config_map.as_ref() }.and_then(|map| port(map.data.get(PORT_KEY)?));
-    let used = written.filter(|_| has_begun).filter(is_free);
+    let used = listens.or(written.filter(|_| has_begun)).filter(is_free);
     let range = settings.ports;
     Some(match used.or_else(|| range.blocks().find(is_free)) {
         Some(port) => Need::Take(port),
         None => Need::Wait(Refusal {
             reason: "NoPorts",
             message: format!(
-                "no {PORTS} ports are free between {} and {} (--port-range): {} other jobs with intranet: Host have them; the job starts when one of them ends",
-                range.first,
-                range.end,
-                seen.port_holders.len()
+                "no {PORTS} ports are free between {} and {} (--port-range): other jobs with intranet: Host have them; the job starts when one of them ends",
+                range.first, range.end,
             ),
         }),
     })
@@ -153,7 +152,7 @@ pub(super) fn need(job: &PaddleJob, seen: &Seen, settings: &Settings) -> Option<
 /// The ports on which the first pods of the job are about to listen.
 pub(super) fn begins_at(job: &PaddleJob, seen: &Seen) -> Option<u16> {
     let is_first = Intranet::of(&job.spec) == Intranet::Host && !has_begun(job, seen);
-    is_first.then(|| held_port(job))?
+    is_first.then(|| held_port(&job.metadata))?
 }
 
 fn has_begun(job: &PaddleJob, seen: &Seen) -> bool {

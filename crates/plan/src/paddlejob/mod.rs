@@ -38,7 +38,7 @@ mod world;
 pub use crate::event::Event;
 pub use cleaning::STOP_AFTER_SECONDS;
 pub use data::uses_data;
-pub use elastic::{EtcdWrite, Training, awaits_training, remove_keys, status_key};
+pub use elastic::{EtcdWrite, Training, awaits_training, mark_key, remove_keys, status_key};
 pub use gang::PodGroupView;
 pub use host::{PortHolder, PortRange, has_records, held_port, needs_ports};
 pub use mode::{Intranet, Mode};
@@ -304,6 +304,10 @@ fn proceed(
     elastic::tell(plan, job, seen, now);
     let is_gang = gang::is_gang(job, roster, settings);
     let gang_waits = is_gang.then(|| gang::follow(plan, job, seen)).flatten();
+    if !is_gang && roster.present().all(|pod| !pod.is_in_gang) {
+        // It was one before its template named another scheduler.
+        gang::dissolve(plan, seen);
+    }
     let rest = restart::rests_until(job, now);
     if let Some(until) = rest {
         plan.wake_at(until);
@@ -391,6 +395,7 @@ fn replace_evicted(plan: &mut Plan, roster: &Roster<'_>, now: Timestamp) {
                 if member.counts == Some(false) {
                     let message = format!("pod {} {}", pod.name, restart::fate(member));
                     plan.events.push(Event::warning("NotTrained", message));
+                    plan.is_urgent = true;
                 }
                 delete(plan, std::iter::once(pod));
             }

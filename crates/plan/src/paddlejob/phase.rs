@@ -7,7 +7,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use super::mode::Intranet;
 use super::roster::{Member, Roster, State};
 use super::status::{condition, observe, set, trouble};
-use super::world::{Address, PodView, Trouble};
+use super::world::{Address, PodPhase, PodView, Trouble};
 use super::{Event, Plan, gang, restart, scaling};
 
 /// The status of a job on its way.
@@ -102,6 +102,15 @@ fn starts(roster: &Roster<'_>) -> String {
     }
 }
 
+/// An elastic worker that has to be made again speaks for all.
+fn not_trained(roster: &Roster<'_>) -> Option<String> {
+    let ended =
+        |member: &&Member<'_>| member.counts == Some(false) && member.state() == State::Disrupted;
+    let member = roster.members.iter().find(ended)?;
+    let pod = member.pod.filter(|pod| pod.phase == PodPhase::Succeeded)?;
+    Some(format!("pod {} {}", pod.name, restart::fate(member)))
+}
+
 /// A scheduler that is not there says nothing: its name does.
 fn waits_for_nodes(job: &PaddleJob) -> String {
     let schedulers = Vec::from_iter(gang::schedulers(job)).join(" and ");
@@ -190,6 +199,15 @@ fn describe(
                 now,
             );
         }
+        _ if let Some(message) = not_trained(roster) => set(
+            status,
+            job,
+            condition::RUNNING,
+            false,
+            "NotTrained",
+            message,
+            now,
+        ),
         _ if phase == Phase::Running => {
             set(
                 status,

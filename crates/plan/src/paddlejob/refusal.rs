@@ -4,7 +4,7 @@ use api::{Condition, PaddleJob, PaddleJobStatus, Phase};
 use jiff::Timestamp;
 
 use super::status::{condition, set};
-use super::{Event, Plan, Settings, validity};
+use super::{Event, Plan, Settings, gang, validity};
 
 const INVALID: &str = "InvalidSpec";
 const UNSUPPORTED: &str = "NotSupported";
@@ -20,17 +20,18 @@ pub struct Refusal {
 
 /// What in the job itself keeps it from being started.
 pub(super) fn fault(job: &PaddleJob, settings: &Settings) -> Option<Refusal> {
-    let faults = match is_accepted(job) {
+    let mut faults = match is_accepted(job) {
         true => Vec::new(),
-        false => validity::faults(job, settings),
+        false => validity::faults(job),
     };
+    // A manager with other flags may have accepted these.
+    faults.extend(gang::fault(job, settings));
     if !faults.is_empty() {
         return Some(Refusal {
             reason: INVALID,
             message: faults.join("; "),
         });
     }
-    // A manager with other flags may have accepted it.
     validity::unsupported(job, settings).map(|message| Refusal {
         reason: UNSUPPORTED,
         message,

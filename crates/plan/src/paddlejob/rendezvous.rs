@@ -56,7 +56,8 @@ pub fn port(job: &PaddleJob, roster: &Roster<'_>, seen: &Seen) -> u16 {
         .config_map
         .as_ref()
         .and_then(|map| map.data.get(PORT_KEY)?.parse().ok());
-    let held = || host::held_port(job).filter(|_| Intranet::of(&job.spec) == Intranet::Host);
+    let held =
+        || host::held_port(&job.metadata).filter(|_| Intranet::of(&job.spec) == Intranet::Host);
     { written.filter(|_| legacy) }
         .or_else(held)
         .unwrap_or(BASE_PORT)

@@ -11,7 +11,7 @@ use super::{Settings, data, elastic, gang, heter, pods};
 use crate::names;
 
 /// A sentence for each thing in the spec that can't work; empty when it can.
-pub fn faults(job: &PaddleJob, settings: &Settings) -> Vec<String> {
+pub fn faults(job: &PaddleJob) -> Vec<String> {
     let spec = &job.spec;
     let mut faults = Vec::new();
     if Role::ALL.iter().all(|role| spec.role(*role).is_none()) {
@@ -61,7 +61,6 @@ pub fn faults(job: &PaddleJob, settings: &Settings) -> Vec<String> {
     faults.extend(name_fault(job));
     faults.extend(data::faults(job));
     faults.extend(elastic::faults(spec));
-    faults.extend(gang::fault(job, settings));
     faults.extend(heter::faults(spec));
     faults
 }

@@ -43,6 +43,23 @@ pub struct PodSpec {
 pub struct Container {
     /// Its name.
     pub name: String,
+    ports: Vec<Port>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Port {
+    container_port: i32,
+    host_port: i32,
+}
+
+impl Container {
+    /// The first of a block of ports of its node: others may be the user's own.
+    pub(super) fn host_port(&self) -> Option<u16> {
+        let last = self.ports.last()?;
+        let port = u16::try_from(last.host_port).ok()?;
+        (port > 0 && last.container_port == last.host_port).then_some(port)
+    }
 }
 
 /// `status` of a pod.

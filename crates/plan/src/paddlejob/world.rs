@@ -101,6 +101,8 @@ pub struct PodView {
     pub is_in_gang: bool,
     /// With how many workers it knows to train, if it is one of an elastic job.
     pub elastic_range: Option<String>,
+    /// The port of its node that it was made to listen on.
+    pub host_port: Option<u16>,
     /// The key for which it was woken.
     pub woken: Option<String>,
     /// Its phase.
@@ -193,6 +195,7 @@ impl PodView {
         let containers = spec.containers.iter();
         let at = super::pods::paddle_container(containers.map(|c| Some(c.name.as_str())));
         let paddle = spec.containers.get(at);
+        let host_port = paddle.and_then(wire::Container::host_port);
         let paddle = paddle.and_then(|paddle| status.container(&paddle.name));
         let started = paddle.is_some_and(wire::ContainerStatus::has_started);
         Some(PodView {
@@ -205,6 +208,7 @@ impl PodView {
             // Volcano itself puts pods without a group into one each.
             is_in_gang: annotation(labels::POD_GROUP).as_deref() == Some(job),
             elastic_range: annotation(labels::ELASTIC_RANGE),
+            host_port,
             woken: annotation(labels::WOKEN),
             phase: status.phase(),
             node: spec.node_name.clone(),

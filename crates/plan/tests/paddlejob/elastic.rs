@@ -28,10 +28,12 @@ fn elastic() -> Job {
     })
 }
 
-fn np(workers: &str) -> EtcdWrite {
-    EtcdWrite::Put {
-        key: format!("/paddle/{ID}/np"),
-        value: workers.to_owned(),
+fn np(count: i32, begins: bool) -> EtcdWrite {
+    EtcdWrite::Workers {
+        count,
+        key: format!("/paddle/{ID}-2021/np"),
+        mark: format!("/paddle/{ID}/np"),
+        begins,
     }
 }
 
@@ -58,14 +60,14 @@ fn both_generations_of_paddle_are_told() {
     assert_eq!(plan.created(), ["a-worker-0", "a-worker-1"]);
     let pod = plan.pod("a-worker-1");
     for (name, want) in [
-        ("PADDLE_MASTER", Some("etcd://etcd.x:2379")),
+        ("PADDLE_MASTER", Some("etcd://Etcd.x:2379")),
         ("PADDLE_NNODES", Some("1:3")),
         ("PADDLE_JOB_ID", Some(ID)),
         ("PADDLE_ELASTIC_LEVEL", Some("1")),
         ("PADDLE_ELASTIC_TIMEOUT", Some("30")),
         ("PADDLE_MAX_RESTART", Some("1000")),
-        ("PADDLE_ELASTIC_SERVER", Some("etcd.x:2379,etcd.y:2379")),
-        ("PADDLE_ELASTIC_JOB_ID", Some(ID)),
+        ("PADDLE_ELASTIC_SERVER", Some("etcd.x:2379")),
+        ("PADDLE_ELASTIC_JOB_ID", Some("0a1b2c3d-default-a-2021")),
         ("PADDLE_ELASTIC_NP", Some("2")),
         ("POD_IP", Some("from elsewhere")),
         ("PADDLE_PORT", Some("36000")),
@@ -97,15 +99,15 @@ fn there_is_no_config_map_and_no_wait() {
 #[test]
 fn etcd_is_told_once_and_again_when_the_number_changes() {
     let job = elastic();
-    assert_eq!(plan_of(&job, &nothing()).etcd, Some(np("2")));
+    assert_eq!(plan_of(&job, &nothing()).etcd, Some(np(2, true)));
     let running = job.running();
     let told = Seen {
-        told_etcd: Some(np("2")),
+        told_etcd: Some(np(2, true)),
         ..seen(&running, Pod::ready)
     };
     assert_eq!(plan_of(&running, &told).etcd, None);
     let scaled = running.scaled(Role::Worker, 3);
-    assert_eq!(plan_of(&scaled, &told).etcd, Some(np("3")));
+    assert_eq!(plan_of(&scaled, &told).etcd, Some(np(3, false)));
 }
 
 #[test]
@@ -167,8 +169,13 @@ fn a_worker_that_is_gone_comes_back_alone() {
 
 fn ended(training: Option<Training>) -> (Job, Seen) {
     let job = elastic().running();
-    let seen = seen(&job, Pod::succeeded);
+    let seen = seen(&job, |pod| told(pod).succeeded());
     (job, Seen { training, ..seen })
+}
+
+/// A pod that knows of etcd.
+fn told(pod: Pod) -> Pod {
+    pod.edit(|pod| pod.elastic_range = Some("1:3".to_owned()))
 }
 
 #[test]
@@ -186,6 +193,12 @@ fn workers_that_ended_without_having_trained_are_made_again() {
     assert_eq!(plan.phase(), Phase::Running);
     assert_eq!(plan.deleted(), ["a-worker-0", "a-worker-1"]);
     assert_eq!(plan.told(), ["NotTrained", "NotTrained"]);
+    assert!(plan.is_urgent, "what it tells is told now or never");
+    let condition = plan.condition("Running");
+    assert!(
+        condition.starts_with("False NotTrained: pod a-worker-0 "),
+        "{condition}"
+    );
     assert_eq!(
         plan.events[0].message,
         "pod a-worker-0 ended and has not trained: etcd knows of no complete training (is its program started by python -m paddle.distributed.launch?)"
@@ -215,7 +228,7 @@ fn what_was_complete_stays_so() {
 #[test]
 fn that_the_training_is_complete_goes_on_record_at_once() {
     let job = elastic().running();
-    let one = seen(&job, Pod::ready).pod("worker-0", Pod::succeeded);
+    let one = seen(&job, |pod| told(pod).ready()).pod("worker-0", Pod::succeeded);
     let seen = Seen {
         training: Some(Training::Complete),
         ..one
@@ -225,17 +238,35 @@ fn that_the_training_is_complete_goes_on_record_at_once() {
     assert!(plan.status.worker.unwrap().refs[0].succeeded);
 }
 
+/// Launchers of today wipe the mark away when they start. Of others, and of programs without
+/// a launcher, exit code 0 is believed.
 #[test]
 fn what_launchers_write() {
-    for (word, want) in [
-        (Some("completed"), Training::Complete),
-        (Some("1"), Training::Complete),
-        (Some("running"), Training::Incomplete),
-        (Some("failed"), Training::Incomplete),
-        (None, Training::Incomplete),
+    for (word, is_marked, want) in [
+        (Some("completed"), false, Training::Complete),
+        (Some("running"), false, Training::Incomplete),
+        (Some("failed"), false, Training::Incomplete),
+        (Some("failed"), true, Training::Incomplete),
+        (None, false, Training::Incomplete),
+        (None, true, Training::Complete),
     ] {
-        assert_eq!(Training::read(word), want, "{word:?}");
+        assert_eq!(
+            Training::read(word, is_marked),
+            want,
+            "{word:?} {is_marked}"
+        );
     }
+}
+
+/// Those of the Go operator, and of a job that became elastic while it ran.
+#[test]
+fn etcd_is_not_asked_of_pods_that_do_not_know_of_it() {
+    let job = elastic().running();
+    let seen = seen(&job, Pod::succeeded);
+    assert!(!plan::paddlejob::awaits_training(&job, &seen.pods));
+    assert_eq!(plan_of(&job, &seen).phase(), Phase::Completed);
+    let (job, seen) = ended(None);
+    assert!(plan::paddlejob::awaits_training(&job, &seen.pods));
 }
 
 /// Launchers with two ranges would wait for each other for ever.

@@ -44,12 +44,13 @@ fn in_gang(pod: Pod) -> Pod {
 /// What is seen of the PodGroup that the plan for a job writes.
 fn group(job: &Job, phase: &str) -> Option<Arc<PodGroupView>> {
     let written = plan_of(job, &nothing()).pod_group.unwrap();
+    let meta = serde_json::from_value(written["metadata"].clone()).unwrap();
     let spec = serde_json::from_value(written["spec"].clone()).unwrap();
     let status = api::PodGroupStatus {
         phase: Some(phase.to_owned()),
         ..api::PodGroupStatus::default()
     };
-    Some(Arc::new(PodGroupView::of(&spec, Some(&status))))
+    Some(Arc::new(PodGroupView::of(&meta, &spec, Some(&status))))
 }
 
 #[test]
@@ -212,6 +213,48 @@ fn what_others_set_stays() {
     assert_eq!(plan_of(&job, &seen).pod_group, None);
 }
 
+/// But what we set ourselves goes when the user takes it back.
+#[test]
+fn what_is_taken_back_goes() {
+    let with = SchedulingPolicy {
+        queue: Some("big".to_owned()),
+        priority_class: Some("high".to_owned()),
+        ..SchedulingPolicy::default()
+    };
+    let seen = Seen {
+        pod_group: group(&policy(sized(), with), "Pending"),
+        ..nothing()
+    };
+    let written = plan_of(&sized(), &seen).pod_group.unwrap();
+    let spec = written["spec"].as_object().unwrap();
+    for field in ["queue", "priorityClassName"] {
+        assert_eq!(spec.get(field), Some(&Value::Null), "{field}");
+    }
+    let applied = &written["metadata"]["annotations"]["batch.paddlepaddle.org/applied"];
+    assert_eq!(applied, "minResources");
+}
+
+/// The template names another scheduler by now.
+#[test]
+fn the_group_goes_when_its_job_leaves_volcano() {
+    let other = json!({"spec": {
+        "schedulerName": "mine",
+        "containers": [{"name": "paddle", "image": "p"}],
+    }});
+    let left = sized().role(Role::Worker, 2, other).attempt(1);
+    let mut seen = Seen {
+        pod_group: group(&sized(), "Running"),
+        ..nothing()
+    };
+    assert!(plan_of(&left, &seen).pod_group_deleted);
+    let running = left.attempt(0).running();
+    seen.pods = crate::support::seen(&running, in_gang).pods;
+    assert!(
+        !plan_of(&running, &seen).pod_group_deleted,
+        "its pods are still there"
+    );
+}
+
 #[test]
 fn the_group_goes_when_the_job_ends_or_is_suspended() {
     let job = sized();
@@ -224,7 +267,7 @@ fn the_group_goes_when_the_job_ends_or_is_suspended() {
     ] {
         let seen = Seen {
             pod_group: group.clone(),
-            ..seen(&job, Pod::ready)
+            ..seen(&job, in_gang)
         };
         assert_eq!(plan_of(&job, &seen).pod_group_deleted, goes);
         assert!(!plan_of(&job, &nothing()).pod_group_deleted);
@@ -274,6 +317,18 @@ fn a_policy_that_has_no_effect_is_told_of() {
     assert_eq!(plan.told(), ["Ignored"]);
     assert!(plan.events[0].message.contains("--scheduling=volcano"));
     assert!(plan_of(&job, &nothing()).told().is_empty());
+}
+
+/// It had no effect when the job was accepted.
+#[test]
+fn a_manager_with_volcano_looks_again_at_what_one_without_accepted() {
+    let wrong = SchedulingPolicy {
+        min_available: Some(5),
+        ..SchedulingPolicy::default()
+    };
+    let job = policy(sized(), wrong).recorded();
+    let condition = plan_of(&job, &nothing()).condition("Scheduled");
+    assert!(condition.starts_with("False InvalidSpec: "), "{condition}");
 }
 
 #[test]

@@ -140,6 +140,11 @@ fn a_job_that_runs_gets_back_the_ports_that_its_pods_have() {
         ..seen(&job, Pod::ready)
     };
     assert_eq!(job.plan(&seen).host_port, Some(35_040));
+    // Elastic jobs have no ConfigMap, and others none at first: the pods themselves tell.
+    let listening = crate::support::seen(&job, |pod| {
+        pod.ready().edit(|pod| pod.host_port = Some(35_060))
+    });
+    assert_eq!(job.plan(&listening).host_port, Some(35_060));
     // Not those of a job of the same name that was there before.
     let new = host("a");
     let seen = Seen {
@@ -174,7 +179,7 @@ fn a_job_without_ports_says_why_and_looks_again() {
     assert_eq!(
         plan.condition("Scheduled"),
         "False NoPorts: no 20 ports are free between 35000 and 35050 (--port-range): \
-         2 other jobs with intranet: Host have them; the job starts when one of them ends"
+         other jobs with intranet: Host have them; the job starts when one of them ends"
     );
     assert_eq!(plan.wake_at, Some(now() + seconds(10)));
 }

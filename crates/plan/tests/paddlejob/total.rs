@@ -291,6 +291,8 @@ fn any_pod() -> BoxedStrategy<PodView> {
         option::of(number()),
         option::of(any::<String>()),
         option::of(any::<String>()),
+        option::of("[0-4]:[0-4]"),
+        any::<Option<u16>>(),
     );
     let state = (
         select(&PHASES[..]),
@@ -313,7 +315,8 @@ fn any_pod() -> BoxedStrategy<PodView> {
             attempt: making.0,
             key: making.1,
             is_in_gang: making.2.is_some(),
-            elastic_range: None,
+            elastic_range: making.3,
+            host_port: making.4,
             woken: making.2,
             phase: state.0,
             node: state.1,

@@ -262,6 +262,7 @@ pub fn pod(job: &Job, role: Role, rank: i32) -> Pod {
         key: Some(format!("PADDLE_OPERATOR_0a1b2c3d_{attempt}_1")),
         is_in_gang: false,
         elastic_range: None,
+        host_port: None,
         woken: None,
         phase: PodPhase::Pending,
         node: None,

@@ -21,6 +21,7 @@ impl World {
         if old.as_ref().is_some_and(|old| old.owner != owner) {
             return Some(taken(&self.name));
         }
+        let meta = serde_json::from_value(object["metadata"].clone()).unwrap();
         let spec = serde_json::from_value(object["spec"].clone()).unwrap();
         let status = old.as_ref().map(|old| PodGroupStatus {
             phase: old.view.phase.clone(),
@@ -30,7 +31,7 @@ impl World {
             revision: self.tick(),
             uid: old.map_or_else(|| self.new_uid(), |old| old.uid),
             owner,
-            view: PodGroupView::of(&spec, status.as_ref()),
+            view: PodGroupView::of(&meta, &spec, status.as_ref()),
         };
         self.put_pod_group(entry.clone());
         self.manager.pod_groups.note_written(&self.name, entry);
