@@ -26,7 +26,7 @@ NODES ?= 8
 
 .PHONY: help
 help: ## List the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: setup
 setup: ## Install the tools that are missing, or say which
@@ -72,8 +72,7 @@ define with_cluster
 endef
 
 .PHONY: test-cluster
-test-cluster: setup ## The tests that need a real kube-apiserver and real nodes, as root
-	@xtask/setup.sh musl nodes
+test-cluster: setup ## The tests that need a real kube-apiserver; the last of them as root
 	$(call with_cluster,$(TEST_CLUSTER),,cargo test --package testkit --features cluster)
 	$(MAKE) test-chaos
 	$(MAKE) test-volcano
@@ -105,11 +104,16 @@ test-volcano: setup ## Gang scheduling by the real Volcano, on a fake node
 test-nodes: setup examples ## What the guides show of a cluster, on real nodes, as root
 	@xtask/setup.sh helm musl nodes
 	cargo xtask image examples
+	@xtask/testbed/traces.sh "$(CACHE)/cluster/$(NODES_CLUSTER)" >"$(TARGET)/traces-$(NODES_CLUSTER)"
 	image="$$(cargo xtask image --debug)"; \
 	$(call with_cluster,$(NODES_CLUSTER),--nodes 3 --volcano,\
 	cargo xtask cluster load --name $(NODES_CLUSTER) "$$image"; \
 	PADDLE_OPERATOR_TEST_CLUSTER="$(NODES_CLUSTER)" \
 	cargo test --package testkit --features nodes --test nodes)
+# The machine is as it was before.
+	@traces="$$(xtask/testbed/traces.sh "$(CACHE)/cluster/$(NODES_CLUSTER)")"; \
+	! grep --invert-match --line-regexp --fixed-strings --file="$(TARGET)/traces-$(NODES_CLUSTER)" <<<"$$traces" || \
+	{ echo "error: this is left of the cluster" >&2; exit 1; }
 
 .PHONY: bench-control
 bench-control: setup ## Measure the manager on fake nodes, beside bare pods

@@ -20,6 +20,18 @@ has_go() {
 
 # The one of the test clusters, which `make test-cluster` finds there.
 cache=${PADDLE_OPERATOR_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/paddle-operator}
+
+# Whether there is one, of the machine or built from this module as it is now. A link is of the
+# test clusters, which look after it themselves.
+has() { # program module
+    local built=$cache/bin/$1
+    if [ -x "$built" ]; then
+        [ -L "$built" ] || cmp --quiet "xtask/testbed/$2/go.mod" "$built.go.mod"
+    else
+        command -v "$1" >/dev/null
+    fi
+}
+
 build_kubectl() {
     echo "building kubectl from Go modules (about 3 minutes the first time)" >&2
     mkdir -p "$cache/bin" && (
@@ -27,7 +39,8 @@ build_kubectl() {
             version=$(go list -m -f '{{.Version}}' k8s.io/kubernetes) &&
             CGO_ENABLED=0 go build -trimpath -o "$cache/bin/kubectl" \
                 -ldflags "-s -w -X k8s.io/component-base/version.gitVersion=$version" \
-                k8s.io/kubernetes/cmd/kubectl
+                k8s.io/kubernetes/cmd/kubectl &&
+            cp go.mod "$cache/bin/kubectl.go.mod"
     )
 }
 
@@ -37,7 +50,8 @@ build_helm() {
     mkdir -p "$cache/bin" && (
         cd xtask/testbed/helm &&
             CGO_ENABLED=0 go build -trimpath -o "$cache/bin/helm" -ldflags "-s -w" \
-                helm.sh/helm/v3/cmd/helm
+                helm.sh/helm/v3/cmd/helm &&
+            cp go.mod "$cache/bin/helm.go.mod"
     )
 }
 
@@ -71,12 +85,10 @@ for tool in "$@"; do
             command -v ip >/dev/null || fail "no ip: install it, on Debian the package iproute2"
         ;;
     helm)
-        [ -x "$cache/bin/helm" ] || command -v helm >/dev/null ||
-            { xtask/setup.sh go && build_helm; }
+        has helm helm || { xtask/setup.sh go && build_helm; }
         ;;
     kubectl)
-        [ -x "$cache/bin/kubectl" ] || command -v kubectl >/dev/null ||
-            { xtask/setup.sh go && build_kubectl; }
+        has kubectl kubernetes || { xtask/setup.sh go && build_kubectl; }
         ;;
     musl)
         # The operator's image has no libraries. ring is C in part.

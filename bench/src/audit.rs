@@ -191,7 +191,7 @@ impl AuditLog {
         file.seek(SeekFrom::Start(mark.0))?;
         let mut entries = Vec::new();
         for line in BufReader::new(file).lines() {
-            // The last line may be half written.
+            // The last line may be half written, and the first may have been at the mark.
             entries.extend(serde_json::from_str::<Entry>(&line?).ok());
         }
         Ok(entries)

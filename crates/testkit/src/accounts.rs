@@ -15,14 +15,22 @@ pub const SAMPLESET: &str = "paddle-sampleset-sa";
 /// The account of the manager of SampleJobs.
 pub const SAMPLEJOB: &str = "paddle-samplejob-sa";
 
-const PREFIX: &str = "system:serviceaccount:paddle-system:";
+/// How the users begin that service accounts are.
+const PREFIX: &str = "system:serviceaccount:";
 
 /// The manifests of all managers.
 pub const MANIFESTS: [&str; 2] = ["v1/operator.yaml", "extensions/controllers.yaml"];
 
 /// The user that an account is.
 pub fn user(account: &str) -> String {
-    format!("{PREFIX}{account}")
+    format!("{PREFIX}paddle-system:{account}")
+}
+
+/// The account of a manager that a user is, in whatever namespace that is installed.
+fn account(user: &str) -> Option<&str> {
+    let (_, account) = user.strip_prefix(PREFIX)?.split_once(':')?;
+    let is_ours = [PADDLEJOB, SAMPLESET, SAMPLEJOB].contains(&account);
+    is_ours.then_some(account)
 }
 
 /// How an account reaches an API; one without roles takes it for whoever asks.
@@ -117,7 +125,9 @@ impl Audit {
     pub fn read(path: &Path, skipped: usize) -> Result<Audit> {
         let log = std::fs::read_to_string(path).with_context(|| path.display().to_string())?;
         let mut audit = Audit::default();
-        for line in log.lines().skip(skipped) {
+        // A line without an end is still being written.
+        let (written, _) = log.rsplit_once('\n').unwrap_or_default();
+        for line in written.lines().skip(skipped) {
             let event: Value = serde_json::from_str(line)?;
             audit.note(&event);
         }
@@ -127,8 +137,7 @@ impl Audit {
     fn note(&mut self, event: &Value) {
         let impersonated = text(event, "/impersonatedUser/username");
         let user = text(event, "/user/username");
-        let account = [impersonated, user].map(|user| user.strip_prefix(PREFIX));
-        let Some(account) = account.into_iter().flatten().next() else {
+        let Some(account) = [impersonated, user].into_iter().find_map(account) else {
             return;
         };
         let deed = deed(
@@ -169,6 +178,15 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn a_line_that_is_being_written_is_left_for_later() {
+        let log = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(log.path(), "{}\n{\"verb\": \"ge").unwrap();
+        assert!(Audit::read(log.path(), 0).is_ok());
+        std::fs::write(log.path(), "{\"verb\": \"ge\n").unwrap();
+        assert!(Audit::read(log.path(), 0).is_err());
+    }
 
     #[test]
     fn what_is_allowed_refused_and_unused_is_told() {

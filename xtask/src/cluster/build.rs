@@ -275,12 +275,13 @@ fn files(dir: &Path) -> Result<Vec<PathBuf>> {
     Ok(paths.collect::<io::Result<_>>()?)
 }
 
+/// In the place of what is there: `xtask/setup.sh` may have built an older kubectl.
 fn link(cache: &Cache, component: &str) -> Result<()> {
-    let link = cache.bin(component);
-    match std::os::unix::fs::symlink("kubernetes", &link) {
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
-        other => other.with_context(|| format!("cannot create {}", link.display())),
-    }
+    let (link, fresh) = (cache.bin(component), cache.bin("link.new"));
+    fs::remove_file(&fresh).ok();
+    std::os::unix::fs::symlink("kubernetes", &fresh)
+        .and_then(|()| fs::rename(&fresh, &link))
+        .with_context(|| format!("cannot create {}", link.display()))
 }
 
 /// The test bed's own files in the source tree.

@@ -134,27 +134,26 @@ pub fn make(cache: &Cache, work: &Path) -> Result<Archive> {
     })
 }
 
-/// A small Debian, made once from its packages.
+/// A small Debian, made once from its packages, and again when it is made otherwise.
 pub fn debian(cache: &Cache) -> Result<Layer> {
     let file = cache.root().join("images").join("debian.tar");
     let stamp = cache.root().join("images").join("debian.stamp");
-    let name = Debian::here()?.name;
-    let wanted = format!("{name} {PACKAGES}\n");
+    let fresh = file.with_extension("new.tar");
+    let mut mmdebstrap = Command::new("mmdebstrap");
+    mmdebstrap
+        .args(["--quiet", "--variant=essential"])
+        .arg(format!("--include={PACKAGES}"))
+        .args(
+            ["doc", "info", "locale", "man"]
+                .map(|part| format!("--dpkgopt=path-exclude=/usr/share/{part}/*")),
+        )
+        .arg("--customize-hook=mkdir \"$1/busybox\"")
+        .arg("--customize-hook=chroot \"$1\" busybox --install -s /busybox")
+        .arg(Debian::here()?.name)
+        .arg(&fresh)
+        .env("SOURCE_DATE_EPOCH", "0");
+    let wanted = format!("{mmdebstrap:?}\n");
     if !file.exists() || !fs::read_to_string(&stamp).is_ok_and(|found| found == wanted) {
-        let fresh = file.with_extension("new.tar");
-        let mut mmdebstrap = Command::new("mmdebstrap");
-        mmdebstrap
-            .args(["--quiet", "--variant=essential"])
-            .arg(format!("--include={PACKAGES}"))
-            .args(
-                ["doc", "info", "locale", "man"]
-                    .map(|part| format!("--dpkgopt=path-exclude=/usr/share/{part}/*")),
-            )
-            .arg("--customize-hook=mkdir \"$1/busybox\"")
-            .arg("--customize-hook=chroot \"$1\" busybox --install -s /busybox")
-            .arg(name)
-            .arg(&fresh)
-            .env("SOURCE_DATE_EPOCH", "0");
         output(&mut mmdebstrap)?;
         fs::rename(&fresh, &file)?;
         fs::write(&stamp, wanted)?;

@@ -15,12 +15,12 @@ mount -t sysfs sysfs root/sys # for its own network
 mount --rbind /sys/fs/cgroup root/sys/fs/cgroup
 mount --rbind /dev root/dev
 for memory in run tmp dev/shm; do mount -t tmpfs tmpfs "root/$memory"; done
-# It may be on another file system. The binaries and this directory are in it.
-mkdir -p "root$cache"
-mount --bind "$cache" "root$cache"
 # An overlay cannot carry the overlays of containers.
 mount --bind lib root/var/lib
 mount --bind log root/var/log
+# It may be on another file system, or below those two. The binaries and this directory are in it.
+mkdir -p "root$cache"
+mount --bind "$cache" "root$cache"
 cd root
 pivot_root . .
 umount --lazy .
@@ -50,6 +50,9 @@ fi
 hostname "$name"
 until [ -e /sys/class/net/eth0 ]; do sleep 0.02; done
 ip -batch "$dir/network"
+address=$(ip -o -4 address show eth0 | sed -E 's#.*inet ([0-9.]+)/.*#\1#')
+# Pods on the network of the node have its name, and programs look up their own.
+printf '127.0.0.1 localhost\n%s %s\n' "$address" "$name" >/etc/hosts
 echo 1 >/proc/sys/net/ipv4/ip_forward
 
 # Starts a program, and again when it ends, as the service manager of a node does.
@@ -64,7 +67,7 @@ keep containerd --config "$dir/containerd.toml"
 # The kubelet gives up when there is none.
 until [ -S /run/containerd/containerd.sock ]; do sleep 0.05; done
 keep "$cache/bin/kubelet" --config="$dir/kubelet.json" --kubeconfig="$dir/../../$name.kubeconfig" \
-    --hostname-override="$name" --node-ip="$(ip -o -4 address show eth0 | sed -E 's#.*inet ([0-9.]+)/.*#\1#')"
+    --hostname-override="$name" --node-ip="$address"
 # Limits of connection tracking are the machine's, and not ours to change.
 keep "$cache/bin/kube-proxy" --kubeconfig="$dir/../../kube-proxy.kubeconfig" --hostname-override="$name" \
     --proxy-mode=iptables --conntrack-max-per-core=0 \

@@ -12,7 +12,7 @@ use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
 use k8s_openapi::api::core::v1::{Namespace, Pod};
@@ -213,14 +213,16 @@ impl Shell {
         self.kubectl(&format!(
             "annotate pod {name} kwok.paddlepaddle.org/stop-after=5s"
         ))?;
+        let begin = Instant::now();
         self.kubectl("delete --timeout=60s -f deploy/v1/crd.yaml -f deploy/v1/operator.yaml")?;
-        let left = self.kubectl("get pv,namespace,crd -o name")?;
-        let mut ours = left.lines().filter(|name| {
-            ["imagenet", "paddle"]
-                .iter()
-                .any(|part| name.contains(part))
-        });
-        ensure!(ours.next().is_none(), "left: {left}");
+        // Kubernetes lets volumes go in its own time.
+        until(PATIENCE.saturating_sub(begin.elapsed()), || async {
+            let left = self.kubectl("get pv,namespace,crd -o name")?;
+            let is_ours = |part: &&str| left.contains(*part);
+            ensure!(!["imagenet", "paddle"].iter().any(is_ours), "left: {left}");
+            Ok(())
+        })
+        .await?;
         ensure!(self.labelled()?.is_empty(), "nodes kept their labels");
         self.kubectl("delete --ignore-not-found -f deploy/extensions/controllers.yaml")?;
         self.kubectl("delete csidriver csi.juicefs.com").map(drop)

@@ -36,7 +36,7 @@ pub struct Bed {
     forgiven: AtomicUsize,
 }
 
-fn repository() -> &'static Path {
+pub fn repository() -> &'static Path {
     Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))
 }
 
@@ -50,7 +50,8 @@ fn audit_log() -> PathBuf {
 }
 
 fn lines_of_log() -> usize {
-    fs::read_to_string(audit_log()).unwrap().lines().count()
+    let log = fs::read_to_string(audit_log()).unwrap();
+    log.matches('\n').count()
 }
 
 impl Bed {
@@ -195,18 +196,7 @@ impl Bed {
 
     /// Creates a job of nginx, perhaps with a set, and waits until it is Running.
     pub async fn create_running_job(&self, name: &str, workers: i32, set: Option<&str>) {
-        let containers = json!([{"name": "sample", "image": "nginx"}]);
-        let mut job = json!({
-            "apiVersion": "batch.paddlepaddle.org/v1",
-            "kind": "PaddleJob",
-            "metadata": {"name": name, "namespace": "paddle-system"},
-            "spec": {
-                "worker": {
-                    "replicas": workers,
-                    "template": {"spec": {"containers": containers}},
-                },
-            },
-        });
+        let mut job = job("paddle-system", name, workers);
         if let Some(set) = set {
             job["spec"]["sampleSetRef"] = json!({"name": set, "mountPath": "/mnt/data"});
         }
@@ -270,6 +260,22 @@ impl Bed {
         let nodes = self.shell.run("kubectl get nodes -o yaml");
         assert!(!nodes.contains("paddlepaddle.org/juicefs"), "{nodes}");
     }
+}
+
+/// A job of nginx.
+pub fn job(namespace: &str, name: &str, workers: i32) -> Value {
+    let containers = json!([{"name": "sample", "image": "nginx"}]);
+    json!({
+        "apiVersion": "batch.paddlepaddle.org/v1",
+        "kind": "PaddleJob",
+        "metadata": {"name": name, "namespace": namespace},
+        "spec": {
+            "worker": {
+                "replicas": workers,
+                "template": {"spec": {"containers": containers}},
+            },
+        },
+    })
 }
 
 /// Where the nodes reach what listens on the machine: there kube-apiserver does.

@@ -54,7 +54,7 @@ pub async fn workers_are_where_their_partitions_are(bed: &Bed) {
     bed.clean_up().await;
 }
 
-/// A SampleJob that empties the caches of a set.
+/// A SampleJob that empties the caches of a set, unless it is told something else.
 pub fn sample_job(name: &str, set: &str, more: Value) -> Value {
     let mut job = json!({
         "apiVersion": "batch.paddlepaddle.org/v1alpha1",

@@ -46,9 +46,20 @@ async fn goes_on(bed: &Bed, before: &str) {
     assert_eq!(bed.job_pods(), before);
 }
 
+/// Each partition is cached whole, on the node where its server is now.
+async fn is_cached(bed: &Bed) {
+    let nodes = [0, 1].map(|partition| bed.node_of(&format!("halves-runtime-{partition}")));
+    // Of one status: what it says of the nodes of before is not what is wanted.
+    let partitions = ".status.cacheStatus.partitions[*]";
+    let told = format!(".status.phase}} {{{partitions}.node}} {{{partitions}.percent");
+    let wanted = format!("Ready {} 100 100", nodes.join(" "));
+    bed.is("sampleset/halves", &told, &wanted).await;
+}
+
 /// Everything is as it was, on whatever nodes.
 async fn is_mended(bed: &Bed) {
     bed.is_ready("halves").await;
+    is_cached(bed).await;
     bed.is_labelled("halves", 2).await;
     bed.is_running("reader").await;
     is_read(bed).await;
@@ -96,25 +107,22 @@ pub async fn dead_node(bed: &Bed) {
         "Unknown",
     )
     .await;
-    bed.apply(&sample_job("meanwhile", "halves", json!({})));
-    // Nobody there can say that the pod has ended: a minute later the manager does.
-    let pod = "pod/halves-runtime-1 --grace-period=1 --wait=false";
+    bed.apply(&sample_job(
+        "meanwhile",
+        "halves",
+        json!({"type": "warmup"}),
+    ));
+    // Nobody there can say that the pods have ended: a minute later their managers do.
+    let pods = "pod/halves-runtime-1 pod/reader-worker-1 --grace-period=1 --wait=false";
     bed.shell
-        .run(&format!("kubectl -n paddle-system delete {pod}"));
+        .run(&format!("kubectl -n paddle-system delete {pods}"));
     until("the partition is elsewhere", async || {
         ![String::new(), node.clone()].contains(&bed.node_of("halves-runtime-1"))
     })
     .await;
-    // An administrator who knows that the node never comes back.
-    bed.shell.run(&format!(
-        "kubectl taint node {node} node.kubernetes.io/out-of-service=x:NoExecute"
-    ));
     is_mended(bed).await;
     bed.is("samplejob/meanwhile", ".status.phase", "Succeeded")
         .await;
-    bed.shell.run(&format!(
-        "kubectl taint node {node} node.kubernetes.io/out-of-service-"
-    ));
     bed.cluster(&["up", "--nodes", "3"]);
     bed.clean_up().await;
 }

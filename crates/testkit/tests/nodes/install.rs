@@ -1,6 +1,10 @@
 //! Installing, as the guides show it.
 
-use crate::bed::{Bed, MANIFESTS};
+use serde_json::json;
+
+use crate::bed::{Bed, MANIFESTS, job};
+use crate::pages::{commands, follow};
+use crate::uninstall;
 
 const CRDS: &str = "\
 NAME                                CREATED AT
@@ -35,4 +39,42 @@ pub async fn as_shown(bed: &Bed) {
     bed.shows_pods(MANAGER).await;
     bed.shell.run(&extensions);
     bed.shows_pods(MANAGERS).await;
+}
+
+/// The chart in a namespace for managers alone, of the strictest level, as is that of the jobs.
+pub async fn restricted(bed: &Bed) {
+    uninstall::by_files(bed);
+    let [install] = commands("installation.md", "Pod Security");
+    follow(bed, &install);
+    let shell = &bed.shell;
+    shell.run("kubectl -n paddle-managers rollout status deployment --timeout=120s");
+    bed.forgive_refusals();
+    let level = "pod-security.kubernetes.io/enforce=restricted";
+    shell.run(&format!("kubectl label namespace paddle-jobs {level}"));
+    let mut job = job("paddle-jobs", "strict", 2);
+    // Its init container has to satisfy the level too.
+    job["spec"]["intranet"] = json!("Service");
+    job["spec"]["worker"]["template"]["spec"] = json!({
+        "securityContext": {
+            "runAsNonRoot": true,
+            "runAsUser": 65532,
+            "seccompProfile": {"type": "RuntimeDefault"},
+        },
+        "terminationGracePeriodSeconds": 1,
+        "containers": [{
+            "name": "paddle",
+            "image": "nginx",
+            "command": ["sleep", "infinity"],
+            "securityContext": {
+                "allowPrivilegeEscalation": false,
+                "capabilities": {"drop": ["ALL"]},
+            },
+        }],
+    });
+    bed.apply(&job);
+    let phase = "kubectl -n paddle-jobs get pdj/strict -o jsonpath='{.status.phase}'";
+    bed.prints(phase, "Running").await;
+    bed.judge_refusals();
+    uninstall::by_helm(bed, "paddle-managers").await;
+    shell.run("kubectl delete namespace paddle-jobs");
 }

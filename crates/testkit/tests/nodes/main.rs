@@ -26,6 +26,7 @@ mod bed;
 mod data;
 mod faults;
 mod install;
+mod pages;
 mod training;
 mod uninstall;
 mod upgrade;
@@ -34,6 +35,8 @@ mod upgrade;
 mod guide;
 #[path = "../../../cli/tests/common/installed.rs"]
 mod installed;
+#[path = "../../../cli/tests/data/guides/markdown.rs"]
+mod markdown;
 #[path = "../../../cli/tests/common/printed.rs"]
 mod printed;
 #[path = "../../../cli/tests/common/servers.rs"]
@@ -61,8 +64,10 @@ use bed::Bed;
 type Chapter = fn(&Runtime, &Bed);
 
 /// One by one: they share the nodes, and the last removes what all need.
-const CHAPTERS: [(&str, Chapter); 15] = [
-    ("install", |on, bed| on.block_on(install::as_shown(bed))),
+const CHAPTERS: [(&str, Chapter); 18] = [
+    ("install::as_shown", |on, bed| {
+        on.block_on(install::as_shown(bed))
+    }),
     ("training::wide_and_deep", |on, bed| {
         on.block_on(training::wide_and_deep(bed));
     }),
@@ -91,11 +96,20 @@ const CHAPTERS: [(&str, Chapter); 15] = [
     ("upgrade::from_go", |on, bed| {
         on.block_on(upgrade::from_go(bed));
     }),
-    ("uninstall", |on, bed| {
-        on.block_on(uninstall::with_jobs(bed))
+    ("uninstall::without_manager", |on, bed| {
+        on.block_on(uninstall::without_manager(bed));
+    }),
+    ("uninstall::with_jobs", |on, bed| {
+        on.block_on(uninstall::with_jobs(bed));
+    }),
+    ("uninstall::in_order", |on, bed| {
+        on.block_on(uninstall::in_order(bed));
     }),
     ("upgrade::by_helm", |on, bed| {
         on.block_on(upgrade::by_helm(bed));
+    }),
+    ("install::restricted", |on, bed| {
+        on.block_on(install::restricted(bed));
     }),
 ];
 

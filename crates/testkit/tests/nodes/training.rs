@@ -13,29 +13,54 @@ fn completes(bed: &Bed, job: &str) {
         .run(&format!("kubectl -n paddle-system wait pdj/{job} {done}"));
 }
 
-/// Parameter servers, whose pods go when all is done.
+/// Creates jobs of the guides.
+fn create(bed: &Bed, examples: [&str; 2]) {
+    let files = examples.map(|example| format!("-f deploy/examples/{example}.yaml"));
+    bed.shell.run(&format!(
+        "kubectl -n paddle-system apply {}",
+        files.join(" ")
+    ));
+}
+
+/// Parameter servers, found by their addresses and by their names, whose pods go when all is
+/// done.
 pub async fn wide_and_deep(bed: &Bed) {
     bed.install().await;
     let shell = &bed.shell;
-    shell.run("kubectl -n paddle-system apply -f deploy/examples/wide_and_deep.yaml");
+    create(bed, ["wide_and_deep", "wide_and_deep_service"]);
     completes(bed, "wide-and-deep");
-    let shown = "NAME            STATUS      MODE   AGE\n\
-                 wide-and-deep   Completed   PS     2m\n";
+    completes(bed, "wide-and-deep-service");
+    let shown = "NAME                    STATUS      MODE   AGE\n\
+                 wide-and-deep           Completed   PS     2m\n\
+                 wide-and-deep-service   Completed   PS     2m\n";
     shell.shows("kubectl -n paddle-system get pdj", shown).await;
     let pods = "kubectl -n paddle-system get pods -o name | { grep wide-and-deep || true; }";
-    until("its pods are gone", async || shell.run(pods).is_empty()).await;
+    until("their pods are gone", async || shell.run(pods).is_empty()).await;
     bed.clean_up().await;
 }
 
-/// Collective: two workers that compute the same model.
+/// Collective, on the network of the pods and on that of the nodes.
 pub async fn resnet(bed: &Bed) {
     bed.install().await;
-    let shell = &bed.shell;
-    shell.run("kubectl -n paddle-system apply -f deploy/examples/resnet.yaml");
-    completes(bed, "resnet");
+    create(bed, ["resnet", "host"]);
+    let ports = ".metadata.annotations.host-port";
+    bed.is("pdj/resnet-host", ports, "35000").await;
+    train_as_one(bed, "resnet");
+    train_as_one(bed, "resnet-host");
+    let is_on_host = |rank: u8| {
+        let pod = format!("pod/resnet-host-worker-{rank}");
+        bed.field(&pod, ".spec.hostNetwork")
+    };
+    assert_eq!([0, 1].map(is_on_host), ["true", "true"]);
+    bed.clean_up().await;
+}
+
+/// The two workers of a job compute the same model.
+fn train_as_one(bed: &Bed, job: &str) {
+    completes(bed, job);
     let models = [0, 1].map(|rank| {
-        let log = shell.run(&format!(
-            "kubectl -n paddle-system logs resnet-worker-{rank}"
+        let log = bed.shell.run(&format!(
+            "kubectl -n paddle-system logs {job}-worker-{rank}"
         ));
         let says = format!("rank={rank} world_size=2");
         assert!(log.contains(&says), "{says}: {log}");
@@ -44,7 +69,6 @@ pub async fn resnet(bed: &Bed) {
         hash.unwrap().to_owned()
     });
     assert_eq!(models[0], models[1]);
-    bed.clean_up().await;
 }
 
 /// Gang scheduling by Volcano, with the flag that the README has one add.

@@ -9,7 +9,8 @@ use api::labels;
 use serde_json::{Value, json};
 use testkit::go::GoJob;
 
-use crate::bed::{Bed, MANIFESTS};
+use crate::bed::Bed;
+use crate::uninstall;
 use crate::wait::until;
 
 /// The version that a user upgrades to.
@@ -18,10 +19,11 @@ const NEXT: &str = "v9.9.9";
 /// Installs the chart, and upgrades managers and CRDs to a newer version, under a job.
 pub async fn by_helm(bed: &Bed) {
     let shell = &bed.shell;
-    uninstall(bed);
+    uninstall::by_files(bed);
     shell.run("helm lint charts/paddle-operator");
     let how = "--namespace paddle-system --create-namespace --wait --timeout=120s";
     shell.run(&format!("helm install paddle charts/paddle-operator {how}"));
+    bed.forgive_refusals();
     bed.create_ready_set("carried", (6, 7), 2).await;
     bed.create_running_job("survivor", 2, Some("carried")).await;
     // As a version would have left it that made it otherwise.
@@ -66,16 +68,9 @@ pub async fn by_helm(bed: &Bed) {
     .await;
     bed.is_running("survivor").await;
     bed.clean_up().await;
-    shell.run("helm uninstall paddle --namespace paddle-system --wait --timeout=120s");
-    uninstall(bed);
+    bed.judge_refusals();
+    uninstall::by_helm(bed, "paddle-system").await;
     shell.run("rm -r next");
-}
-
-/// Whatever is installed, by these files or with the same names.
-fn uninstall(bed: &Bed) {
-    let files = MANIFESTS.map(|file| format!("-f {file}")).join(" ");
-    let how = "--ignore-not-found --timeout=120s";
-    bed.shell.run(&format!("kubectl delete {how} {files}"));
 }
 
 /// Makes a copy of the chart a newer one, whose jobs have a field more.

@@ -39,7 +39,7 @@ impl Network {
         let routes = process::output(ip.args(["-4", "route", "show", "table", "all"]))?;
         NUMBERS
             .map(Self)
-            .find(|network| !network.is_in(&routes))
+            .find(|network| !network.is_in(&routes) && !exists(&network.bridge()))
             .with_context(|| format!("all of 10.X.0.0/16 with X in {NUMBERS:?} are in use"))
     }
 
@@ -77,7 +77,7 @@ impl Network {
             Some(owner) if Path::new(&owner) == cluster => return Ok(()),
             // Two that began at once, or this one was stopped and another took its place.
             Some(owner) => bail!("{bridge} is in use by {owner}: `--fresh` takes another"),
-            None => {}
+            None => self.down()?,
         }
         // Without an address of its own it has that of a link: a node that ends would change
         // it, and the others talk to the old one for seconds.
@@ -91,10 +91,12 @@ impl Network {
         ))
     }
 
-    /// The cluster that has the bridge, if there is one.
+    /// The cluster that has the bridge, if there is one. A bridge without an alias is nobody's:
+    /// whoever made it was interrupted.
     fn owner(self) -> Option<String> {
         let alias = format!("/sys/class/net/{}/ifalias", self.bridge());
-        Some(fs::read_to_string(alias).ok()?.trim_end().to_owned())
+        let alias = fs::read_to_string(alias).ok()?.trim_end().to_owned();
+        Some(alias).filter(|alias| !alias.is_empty())
     }
 
     /// Whether another cluster than the one with this state has it.

@@ -3,7 +3,6 @@
 //! with gigabytes of images starts at once, and all nodes read the same pages of memory.
 
 use std::fs::{self, File};
-use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::thread;
@@ -96,7 +95,7 @@ fn lock(cache: &Cache) -> Result<File> {
     Ok(file)
 }
 
-/// A containerd that only takes images in. It ends when this is dropped.
+/// A containerd that only takes images in. It ends when this is dropped, and with this command.
 struct Containerd {
     process: Child,
     dir: PathBuf,
@@ -109,10 +108,12 @@ impl Containerd {
             &config,
             "version = 2\ndisabled_plugins = [\"io.containerd.grpc.v1.cri\"]\n",
         )?;
-        let mut command = Command::new("unshare");
+        let mut command = Command::new("setpriv");
+        // Ctrl-C ends this command before it can end anything itself.
+        command.args(["--pdeathsig", "KILL"]);
         // What it mounts to unpack is gone with it.
         command
-            .args(["--mount", "containerd", "--config"])
+            .args(["unshare", "--mount", "containerd", "--config"])
             .arg(config)
             .arg("--root")
             .arg(dir.join("root"))
@@ -122,12 +123,10 @@ impl Containerd {
             .arg(dir.join("socket"))
             .stdin(Stdio::null())
             .stdout(Stdio::null())
-            .stderr(File::create(dir.join("containerd.log"))?)
-            // Ctrl-C must not reach it before us.
-            .process_group(0);
+            .stderr(File::create(dir.join("containerd.log"))?);
         let process = command
             .spawn()
-            .context("cannot run `unshare` (package util-linux)")?;
+            .context("cannot run `setpriv` (package util-linux)")?;
         let containerd = Self {
             process,
             dir: dir.to_owned(),

@@ -35,7 +35,9 @@ const OF_JOBS: [&str; 3] = [
 
 const OF_ELASTIC_JOBS: &str = "docs/en/elastic.md";
 
-/// Their commands are those of the tests with a real cluster.
+/// The suite `nodes` of `testkit` types their commands on a real cluster, but for those that need
+/// a registry, the internet or what the Go operator left: building the image and fetching it with
+/// a password, the CSI driver, and the steps from the Go operator.
 const OF_CLUSTERS: [&str; 2] = ["docs/en/installation.md", "docs/en/uninstall.md"];
 
 fn guide(path: &str) -> Vec<Block> {
