@@ -107,6 +107,7 @@ pub(super) fn slim_meta<'de, D: Deserializer<'de>>(
         finalizers: Option<Vec<String>>,
         creation_timestamp: Option<Time>,
         deletion_timestamp: Option<Time>,
+        deletion_grace_period_seconds: Option<i64>,
     }
     Slim::deserialize(deserializer).map(|slim| ObjectMeta {
         name: slim.name,
@@ -120,6 +121,7 @@ pub(super) fn slim_meta<'de, D: Deserializer<'de>>(
         finalizers: slim.finalizers,
         creation_timestamp: slim.creation_timestamp,
         deletion_timestamp: slim.deletion_timestamp,
+        deletion_grace_period_seconds: slim.deletion_grace_period_seconds,
         ..ObjectMeta::default()
     })
 }

@@ -2,6 +2,8 @@
 
 use std::net::{IpAddr, Ipv4Addr};
 
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde::Deserialize;
 
 use super::world::{Address, PodPhase, Trouble};
@@ -117,6 +119,7 @@ struct Empty {}
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct Terminated {
+    finished_at: Option<Time>,
     exit_code: i32,
     reason: String,
     message: String,
@@ -126,6 +129,11 @@ impl ContainerStatus {
     /// Whether the container runs or has run.
     pub(super) fn has_started(&self) -> bool {
         self.state.running.is_some() || self.state.terminated.is_some() || self.restart_count > 0
+    }
+
+    /// When it ended, if it has.
+    pub(super) fn ended_at(&self) -> Option<Timestamp> {
+        Some(self.state.terminated.as_ref()?.finished_at.as_ref()?.0)
     }
 }
 

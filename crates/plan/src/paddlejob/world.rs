@@ -8,7 +8,7 @@ use std::net::Ipv4Addr;
 use std::sync::Arc;
 
 use api::{Role, SampleSet, SampleSetPhase, labels};
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use super::elastic::{EtcdWrite, Training};
@@ -125,6 +125,13 @@ pub struct PodView {
     pub trouble: Option<Box<Trouble>>,
 }
 
+/// When somebody deleted an object that may take its time to go.
+fn told_to_end(meta: &ObjectMeta) -> Option<Timestamp> {
+    let grace = meta.deletion_grace_period_seconds.unwrap_or(0);
+    let until = meta.deletion_timestamp.as_ref()?.0;
+    until.checked_sub(SignedDuration::from_secs(grace)).ok()
+}
+
 /// The address of a pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Address {
@@ -198,6 +205,15 @@ impl PodView {
         let host_port = paddle.and_then(wire::Container::host_port);
         let paddle = paddle.and_then(|paddle| status.container(&paddle.name));
         let started = paddle.is_some_and(wire::ContainerStatus::has_started);
+        let ended = paddle.and_then(wire::ContainerStatus::ended_at);
+        let ended_when_told = ended
+            .zip(told_to_end(meta))
+            .is_some_and(|(ended, told)| ended >= told);
+        let phase = match status.phase() {
+            // Some programs exit with 0 when they are told to end, and have not done their work.
+            PodPhase::Succeeded if ended_when_told => PodPhase::Failed,
+            phase => phase,
+        };
         Some(PodView {
             rank: names::rank(job, role, &name)?,
             name,
@@ -210,7 +226,7 @@ impl PodView {
             elastic_range: annotation(labels::ELASTIC_RANGE),
             host_port,
             woken: annotation(labels::WOKEN),
-            phase: status.phase(),
+            phase,
             node: spec.node_name.clone(),
             address: status.address(),
             ready: status.phase() == PodPhase::Running && status.is_ready(),

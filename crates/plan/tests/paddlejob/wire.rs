@@ -310,3 +310,36 @@ fn a_pod_that_goes_is_disrupted_unless_it_is_done() {
     }
     assert!(!going("Succeeded"));
 }
+
+/// A drain tells nginx to end, which then exits with 0.
+#[test]
+fn a_pod_that_ended_because_it_was_told_to_has_not_succeeded() {
+    let ended = |at: &str, meta: Value| {
+        let mut all = json!({
+            "name": "a-worker-0", "uid": "u", "namespace": "default",
+            "labels": {"paddle-res-type": "worker"},
+        });
+        all.as_object_mut()
+            .unwrap()
+            .extend(meta.as_object().unwrap().clone());
+        let state = json!({"terminated": {"exitCode": 0, "finishedAt": at}});
+        let status = json!({
+            "phase": "Succeeded",
+            "containerStatuses": [{"name": "paddle", "state": state}],
+        });
+        let spec = json!({"containers": [{"name": "paddle"}]});
+        let view = read(all, spec, status).unwrap();
+        (view.phase, view.is_disrupted())
+    };
+    let done = (PodPhase::Succeeded, false);
+    let told = (PodPhase::Failed, true);
+    // Deleted at 08:00:00.
+    let going = json!({
+        "deletionTimestamp": "2027-01-15T08:00:30Z",
+        "deletionGracePeriodSeconds": 30,
+    });
+    assert_eq!(ended("2027-01-15T07:59:59Z", going.clone()), done);
+    assert_eq!(ended("2027-01-15T08:00:00Z", going.clone()), told);
+    assert_eq!(ended("2027-01-15T08:00:02Z", going), told);
+    assert_eq!(ended("2027-01-15T08:00:02Z", json!({})), done);
+}
