@@ -114,7 +114,9 @@ fn program(dir: &Path) -> anyhow::Result<PathBuf> {
     let _: std::io::Result<()> = fs::remove_file(&draft);
     // A link costs nothing, but must be on the same disk.
     fs::hard_link(&own, &draft).or_else(|_| fs::copy(&own, &draft).map(drop))?;
-    fs::rename(draft, &kept)?;
+    fs::rename(&draft, &kept)?;
+    // Two links to one file stay as they are, and that is no error.
+    let _: std::io::Result<()> = fs::remove_file(&draft);
     Ok(kept)
 }
 
@@ -139,7 +141,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         let mut stop = stop_signal()?;
         let begin = Instant::now();
         let local = Local::start(args, place).await?;
-        let kubeconfig = local.kubeconfig.display();
+        let kubeconfig = quoted(&local.kubeconfig);
         say(&format!(
             "Kubernetes for one machine: {} ({} ms)\n\n  \
              export KUBECONFIG={kubeconfig}\n  \
@@ -349,13 +351,23 @@ impl Local {
     }
 }
 
+/// A path as a shell takes it.
+pub(crate) fn quoted(path: &Path) -> String {
+    let path = path.display().to_string();
+    let is_plain = |c: char| c.is_alphanumeric() || "/._-+:,@%=".contains(c);
+    match path.chars().all(is_plain) {
+        true => path,
+        false => format!("'{}'", path.replace('\'', r"'\''")),
+    }
+}
+
 /// Another process has the directory.
 #[derive(Debug, thiserror::Error)]
 #[error(
     "{} is used by another paddle-operator local; give another --dir, or use it: \
      export KUBECONFIG={}",
     .0.display(),
-    .0.join("kubeconfig").display()
+    quoted(&.0.join("kubeconfig"))
 )]
 pub(crate) struct InUse(PathBuf);
 

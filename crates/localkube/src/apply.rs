@@ -25,15 +25,25 @@ impl Api {
         writing: Writing,
     ) -> Result<Arc<Value>, Status> {
         is_applicable(target, &wanted)?;
+        let is_named = !meta(&wanted, "name").is_empty();
+        json_patch::merge(&mut wanted, &json!({"metadata": {"name": target.name}}));
         wanted = object::checked(&target.served.kind, &target.namespace, wanted)?;
         if self.get(target).is_err() {
             self.takes_objects(target, &target.name)?;
         }
         let missing = target.not_found();
+        let unnamed = Status::bad_request(format!(
+            "the name of the object ({} based on URL) was undeterminable: name must be provided",
+            target.name
+        ));
         self.change(target, writing, move |served, old| {
             let Some(old) = old else {
                 if part != Part::Main {
                     return Err(missing);
+                }
+                // One that is there has its name from before.
+                if !is_named {
+                    return Err(unnamed);
                 }
                 json_patch::merge(&mut wanted, &json!({"metadata": {"resourceVersion": null}}));
                 return admit::created(served, wanted, writing.unknown).map(Change::Put);
@@ -70,13 +80,7 @@ fn is_applicable(target: &Target, wanted: &Value) -> Result<(), Status> {
         return Err(Status::bad_request("metadata.managedFields must be nil"));
     }
     let (name, asked) = (meta(wanted, "name"), &target.name);
-    if name.is_empty() {
-        return Err(Status::bad_request(format!(
-            "the name of the object ({asked} based on URL) was undeterminable: name must be \
-             provided"
-        )));
-    }
-    if name != asked {
+    if !name.is_empty() && name != asked {
         return Err(Status::bad_request(format!(
             "the name of the object ({name}) does not match the name on the URL ({asked})"
         )));

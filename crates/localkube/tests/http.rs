@@ -417,6 +417,16 @@ async fn applying_makes_and_merges() {
     assert_eq!(after.labels().len(), 2);
     let image = after.spec.unwrap().containers.remove(0).image;
     assert_eq!(image.as_deref(), Some("y"));
+    // One that is there has its name; what is made anew needs one.
+    let nameless = Patch::Apply(wanted(json!({"metadata": {"name": null}})));
+    let after = pods.patch("a", &params, &nameless).await.unwrap();
+    assert_eq!(after.uid(), made.uid());
+    let refused = pods.patch("b", &params, &nameless).await.unwrap_err();
+    let refused = refused.to_string();
+    assert!(
+        refused.contains("undeterminable: name must be provided"),
+        "{refused}"
+    );
     let path = "/api/v1/namespaces/default/pods/a";
     let request = http::Request::patch(path)
         .header("content-type", "application/apply-patch+yaml")

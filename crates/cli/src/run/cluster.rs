@@ -8,8 +8,9 @@ use anyhow::{Context, bail};
 use kube::Client;
 
 use super::Signals;
+use super::apply::Key;
 use super::screen::Screen;
-use crate::local::{self, Local, Place};
+use crate::local::{self, Local, Place, quoted};
 use crate::manager;
 
 /// So long one that runs already may take to answer: it may be just starting.
@@ -84,7 +85,7 @@ impl Cluster {
     }
 
     pub(crate) fn greeting(&self) -> String {
-        let kubectl = format!("kubectl --kubeconfig {}", self.kubeconfig.display());
+        let kubectl = format!("kubectl --kubeconfig {}", quoted(&self.kubeconfig));
         match self.is_own() {
             true => format!("started a Kubernetes for this machine: {kubectl}"),
             false => format!("found the Kubernetes of this machine: {kubectl}"),
@@ -92,14 +93,16 @@ impl Cluster {
     }
 
     /// How to learn more of what has ended.
-    pub(crate) fn see_more(&self) -> String {
-        let (dir, kubeconfig) = (self.dir.display(), self.kubeconfig.display());
+    pub(crate) fn see_more(&self, ended: &Key) -> String {
+        let (dir, kubeconfig) = (quoted(&self.dir), quoted(&self.kubeconfig));
+        let (kind, namespace) = (ended.kind.resource().plural, &ended.namespace);
+        let kubectl = format!(
+            "kubectl --kubeconfig {kubeconfig} --namespace {namespace} describe {kind} {}",
+            ended.name
+        );
         match self.is_own() {
-            true => format!(
-                "to see more: paddle-operator local --dir {dir}, \
-                 then kubectl --kubeconfig {kubeconfig} describe paddlejobs"
-            ),
-            false => format!("to see more: kubectl --kubeconfig {kubeconfig} describe paddlejobs"),
+            true => format!("to see more: paddle-operator local --dir {dir}, then {kubectl}"),
+            false => format!("to see more: {kubectl}"),
         }
     }
 

@@ -21,6 +21,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use anyhow::bail;
+use api::PaddleJob;
 use kube::ResourceExt;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
@@ -160,6 +161,14 @@ async fn apply_all(
         let (object, verb) = apply::apply(&cluster.client, manifest, namespace).await?;
         let (kind, name) = (manifest.kind().to_lowercase(), object.name_any());
         screen.say(&format!("{kind}/{name} {verb}"));
+        if manifest.followed() == Some(Kind::PaddleJob)
+            && let Ok(job) = object.clone().try_parse::<PaddleJob>()
+        {
+            // Its events say the same, and nobody looks at them here.
+            for told in plan::paddlejob::misspelt(&job) {
+                screen.say(&format!("warning: {kind}/{name}: {told}"));
+            }
+        }
         if let Some(kind) = manifest.followed() {
             let key = Key {
                 kind,
@@ -187,7 +196,10 @@ fn summary(ended: &[Ended], gains: Vec<String>, cluster: &Cluster) -> (u8, Strin
         }
     }
     lines.extend(gains);
-    lines.push(cluster.see_more());
+    // Of what went wrong, or of the last.
+    let worst = ended.iter().find(|ended| !is_well(ended));
+    let told = worst.or(ended.last()).map(|ended| &ended.key);
+    lines.extend(told.map(|key| cluster.see_more(key)));
     (code, lines.join("\n"))
 }
 

@@ -30,6 +30,8 @@ pub(crate) struct Progress {
     pub(crate) pods: String,
     /// Why it is in its phase, or what it waits for.
     pub(crate) why: String,
+    /// It can't start as it is: waiting does not help.
+    pub(crate) is_refused: bool,
 }
 
 /// How a job ended.
@@ -37,6 +39,8 @@ pub(crate) struct Progress {
 pub(crate) enum Outcome {
     Completed,
     Failed,
+    /// There is a mistake in it.
+    Refused,
     /// Somebody deleted it before it ended.
     Deleted,
     /// Its data never came.
@@ -52,6 +56,10 @@ impl Progress {
             phase: status.phase,
             pods: pods(status),
             why: why(status).unwrap_or_default().trim().to_owned(),
+            // Not what was said of it before somebody mended it.
+            is_refused: status.observed_generation == job.metadata.generation
+                && status.phase == Some(Phase::Pending)
+                && is_refused(status),
         }
     }
 
@@ -59,6 +67,7 @@ impl Progress {
         match self.phase? {
             Phase::Completed => Some(Outcome::Completed),
             Phase::Failed => Some(Outcome::Failed),
+            _ if self.is_refused => Some(Outcome::Refused),
             _ => None,
         }
     }
@@ -129,12 +138,23 @@ fn why(status: &PaddleJobStatus) -> Option<&str> {
     names.iter().find_map(said).map(|c| c.message.as_str())
 }
 
+/// Whether the job itself is at fault, or what its pods would be.
+fn is_refused(status: &PaddleJobStatus) -> bool {
+    let mut conditions = status.conditions.iter();
+    conditions.any(|c| {
+        c.type_ == "Scheduled"
+            && c.status == ConditionStatus::False
+            && ["InvalidSpec", "NotSupported", "Refused"].contains(&&*c.reason)
+    })
+}
+
 /// What is said of a job at its end, without the name.
 pub(crate) fn verdict(outcome: Outcome, progress: &Progress, took: Duration) -> String {
     let took = duration(took);
     match outcome {
         Outcome::Completed => format!("Completed in {took} ({})", progress.pods),
         Outcome::Failed => format!("Failed after {took}: {}", progress.why),
+        Outcome::Refused => format!("refused after {took}: {}", progress.why),
         Outcome::Deleted => format!("was deleted after {took}"),
         Outcome::NotStarted => "was not started, for its SampleSet failed".to_owned(),
     }

@@ -139,3 +139,22 @@ fn a_mistake_is_named_and_nothing_runs() {
         assert_eq!(world.remains(), [""; 0]);
     }
 }
+
+/// What the API takes and the controller does not: waiting would not help.
+#[test]
+fn a_job_that_can_not_start_ends_at_once() {
+    let Some(world) = World::new() else { return };
+    let job = world.job("odd", 1, "withGloo: 3\n  intranet: host", "true");
+    let mut run = world.run(&job);
+    assert_eq!(run.code(), 1);
+    let said = run.err();
+    for words in [
+        "warning: paddlejob/odd: spec.intranet is \"host\", which acts as PodIP",
+        "paddlejob default/odd: refused after ",
+        ": spec.withGloo is 3; it must be 0 (off), 1 (workers) or 2 (workers and servers)\n",
+        " --namespace default describe paddlejobs odd\n",
+    ] {
+        assert!(said.contains(words), "{words} is not in:\n{said}");
+    }
+    assert_eq!(world.remains(), [""; 0]);
+}

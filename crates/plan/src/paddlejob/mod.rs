@@ -47,6 +47,7 @@ pub use pods::WAIT_CONTAINER;
 pub use refusal::{Refusal, refuse, unreadable};
 pub use rendezvous::config_map;
 pub use status::urgency;
+pub use validity::misspelt;
 pub use world::{Address, ConfigMapView, PodPhase, PodView, SampleSetView, Seen, Trouble};
 
 use mode::finishing_role;
