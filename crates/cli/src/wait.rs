@@ -1,6 +1,8 @@
 //! `paddle-operator wait`: the init container `coord-paddle`. It learns of the
 //! peers from the same variables as Paddle does.
 
+mod awaited;
+
 use std::collections::BTreeSet;
 use std::io::{ErrorKind, Write};
 use std::time::{Duration, Instant};
@@ -10,6 +12,8 @@ use futures::{StreamExt, stream};
 use tokio::net::{TcpStream, lookup_host};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::{sleep, timeout};
+
+use awaited::{Awaited, Got};
 
 /// How long names may be missing once our own and those of the parameter
 /// servers resolve: a peer that has finished has no address any more.
@@ -27,6 +31,9 @@ const PAUSE: Duration = Duration::from_millis(250);
 const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 /// How many names are asked for at once; each takes a thread.
 const LOOKUPS: usize = 16;
+/// A lookup may take so many pauses, and is begun again then: where two packets of it meet in
+/// the kernel one of them is lost at times, and a resolver waits 5 s for it.
+const PAUSES_PER_LOOKUP: u32 = 4;
 /// A server that takes longer to answer does not answer.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 
@@ -74,40 +81,56 @@ enum Answer {
     Nothing,
 }
 
+impl Answer {
+    fn got(self) -> Option<Got> {
+        match self {
+            Answer::Accepts => None,
+            Answer::Refuses => Some(Got::Refused),
+            Answer::Nothing => Some(Got::NoAnswer),
+        }
+    }
+}
+
 /// Waits, and says what is missing when it goes on without it.
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
-    runtime.block_on(async {
+    let waited = runtime.block_on(async {
         // The first process of a container is not ended by a signal that it does not take.
         let mut terminate = signal(SignalKind::terminate())?;
+        let awaited = Awaited::default();
         tokio::select! {
-            () = wait(args) => Ok(()),
+            () = wait(args, &awaited) => Ok(()),
+            // In the middle of a round too: without DNS one can take minutes.
+            never = awaited.tell() => match never {},
             _ = terminate.recv() => {
                 say("stopped while waiting");
                 std::process::exit(TERMINATED);
             }
         }
-    })
+    });
+    // Nobody waits for lookups that were given up.
+    runtime.shutdown_background();
+    waited
 }
 
-async fn wait(args: &Args) {
+async fn wait(args: &Args, awaited: &Awaited) {
     let start = Instant::now();
     if args.names {
-        for name in names(args).await {
+        for name in names(args, awaited).await {
             say(&format!("{name} does not resolve; going on without it"));
         }
     }
     if args.servers {
-        for server in servers(&args.server_endpoints, &args.meeting, start).await {
+        for server in servers(&args.server_endpoints, &args.meeting, start, awaited).await {
             say(&format!(
                 "parameter server {server} does not accept connections; going on"
             ));
         }
     }
     if args.heters {
-        for heter in servers(&args.heter_endpoints, "", Instant::now()).await {
+        for heter in servers(&args.heter_endpoints, "", Instant::now(), awaited).await {
             say(&format!(
                 "heter trainer {heter} does not accept connections; going on"
             ));
@@ -116,7 +139,7 @@ async fn wait(args: &Args) {
 }
 
 /// Waits for names; returns those that are missing in the end.
-async fn names(args: &Args) -> Vec<String> {
+async fn names(args: &Args, awaited: &Awaited) -> Vec<String> {
     let host = |endpoint: &String| Some(endpoint.rsplit_once(':')?.0.to_owned());
     let own = Some(&args.own).filter(|own| !own.is_empty()).cloned();
     let essential: BTreeSet<String> = args
@@ -128,6 +151,8 @@ async fn names(args: &Args) -> Vec<String> {
     let peers = args.worker_endpoints.iter().chain(&args.heter_endpoints);
     let mut missing: BTreeSet<String> = peers.filter_map(host).collect();
     missing.extend(essential.iter().cloned());
+    let unknown = Got::NoAddress("no answer yet".to_owned());
+    awaited.set(missing.iter().map(|name| (name.clone(), unknown.clone())));
     if !are_in_hosts(&missing) {
         sleep(FIRST_LOOK).await;
     }
@@ -135,10 +160,9 @@ async fn names(args: &Args) -> Vec<String> {
     let mut pause = PAUSE;
     loop {
         let asked = stream::iter(missing).map(|name| async move {
-            let resolves = lookup_host((name.as_str(), 0))
-                .await
-                .is_ok_and(|mut found| found.next().is_some());
-            (!resolves).then_some(name)
+            let got = resolve(&name, pause * PAUSES_PER_LOOKUP).await.err();
+            awaited.note(&name, got.clone());
+            got.is_some().then_some(name)
         });
         let answers: Vec<_> = asked.buffer_unordered(LOOKUPS).collect().await;
         missing = answers.into_iter().flatten().collect();
@@ -155,6 +179,19 @@ async fn names(args: &Args) -> Vec<String> {
     }
 }
 
+async fn resolve(name: &str, patience: Duration) -> Result<(), Got> {
+    let first = async { lookup_host((name, 0)).await.map(|mut found| found.next()) };
+    let said = match timeout(patience, first).await {
+        Ok(Ok(Some(_))) => return Ok(()),
+        Ok(Ok(None)) => "none found".to_owned(),
+        Ok(Err(error)) => error.to_string(),
+        Err(_) => "DNS does not answer".to_owned(),
+    };
+    // Before it stands what was tried.
+    let said = said.rsplit(": ").next().unwrap_or_default();
+    Err(Got::NoAddress(said.to_owned()))
+}
+
 /// Whether nobody has to be asked, as on one machine.
 fn are_in_hosts(names: &BTreeSet<String>) -> bool {
     let hosts = std::fs::read_to_string("/etc/hosts").unwrap_or_default();
@@ -166,9 +203,16 @@ fn are_in_hosts(names: &BTreeSet<String>) -> bool {
 ///
 /// With gloo the first of them serves only after it has met the workers: then it is
 /// enough that it waits for them.
-async fn servers(endpoints: &[String], meeting: &str, start: Instant) -> Vec<String> {
+async fn servers(
+    endpoints: &[String],
+    meeting: &str,
+    start: Instant,
+    awaited: &Awaited,
+) -> Vec<String> {
     let host = |endpoint: &str| Some(endpoint.rsplit_once(':')?.0.to_owned());
     let meets = |endpoint: &str| !meeting.is_empty() && host(endpoint) == host(meeting);
+    // What was waited for before is not any more.
+    awaited.set([]);
     loop {
         let asked = endpoints.iter().map(|endpoint| async {
             match ask(endpoint).await {
@@ -177,6 +221,8 @@ async fn servers(endpoints: &[String], meeting: &str, start: Instant) -> Vec<Str
             }
         });
         let answers = join_all(asked).await;
+        let both = endpoints.iter().cloned().zip(&answers);
+        awaited.set(both.filter_map(|(endpoint, answer)| Some((endpoint, answer.got()?))));
         if is_enough(&answers, start.elapsed()) {
             let refusing = endpoints
                 .iter()
@@ -246,7 +292,8 @@ mod tests {
         let endpoints = [&first, &second].map(|l| l.local_addr().unwrap().to_string());
         let address = second.local_addr().unwrap();
         drop(second);
-        let waiting = servers(&endpoints, "", Instant::now());
+        let awaited = Awaited::default();
+        let waiting = servers(&endpoints, "", Instant::now(), &awaited);
         let listening = async {
             assert_eq!(ask(&endpoints[1]).await, Answer::Refuses);
             TcpListener::bind(address).unwrap()
@@ -262,7 +309,8 @@ mod tests {
         let [meeting_at, server] = [&meeting, &closed].map(|l| l.local_addr().unwrap().to_string());
         drop(closed);
         assert_eq!(ask(&server).await, Answer::Refuses);
-        let missing = servers(&[server], &meeting_at, Instant::now()).await;
+        let awaited = Awaited::default();
+        let missing = servers(&[server], &meeting_at, Instant::now(), &awaited).await;
         assert_eq!(missing, Vec::<String>::new());
     }
 
@@ -278,6 +326,9 @@ mod tests {
             heter_endpoints: Vec::new(),
             worker_endpoints: vec!["localhost:1".to_owned(), "localhost:2".to_owned()],
         };
-        assert_eq!(names(&args).await, Vec::<String>::new());
+        assert_eq!(
+            names(&args, &Awaited::default()).await,
+            Vec::<String>::new()
+        );
     }
 }
