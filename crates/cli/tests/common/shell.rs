@@ -11,7 +11,7 @@ use tempfile::TempDir;
 use crate::installed::{cache, installed};
 use crate::printed::{is_shown, is_watched};
 use crate::servers::Ending;
-use crate::wait::until;
+use crate::wait::{until, until_ok};
 
 /// Looks like the repository, and takes files of its own.
 pub struct Shell {
@@ -94,7 +94,11 @@ impl Shell {
     /// Waits until a command prints what is shown.
     pub async fn shows(&self, text: &str, shown: &str) {
         let what = format!("{text} prints\n{shown}");
-        until(&what, async || is_shown(&self.run(text), shown)).await;
+        until_ok(&what, async || match self.run(text) {
+            printed if is_shown(&printed, shown) => Ok(()),
+            printed => Err(format!("but\n{printed}")),
+        })
+        .await;
     }
 
     /// Starts a Redis.
