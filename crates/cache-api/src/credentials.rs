@@ -1,6 +1,5 @@
 //! Keys, on their way from a Secret to the environment of one process.
 
-use std::collections::BTreeMap;
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
@@ -18,9 +17,6 @@ pub struct Credentials {
     pub secret_key: Option<String>,
     /// Where the metadata of the volume is, with its password.
     pub metaurl: String,
-    /// Other variables that the storage of the volume needs, by name.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub environment: BTreeMap<String, String>,
 }
 
 impl fmt::Debug for Credentials {
@@ -39,10 +35,9 @@ mod tests {
             access_key: Some("AK-1".to_owned()),
             secret_key: Some("SK-2".to_owned()),
             metaurl: "redis://:PW-3@host/0".to_owned(),
-            environment: BTreeMap::from([("TOKEN".to_owned(), "T-4".to_owned())]),
         };
         let shown = format!("{credentials:?} {:#?}", Some(&credentials));
-        for secret in ["AK-1", "SK-2", "PW-3", "T-4"] {
+        for secret in ["AK-1", "SK-2", "PW-3"] {
             assert!(!shown.contains(secret), "{shown}");
         }
     }

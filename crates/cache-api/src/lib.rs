@@ -7,7 +7,7 @@
 //! | `POST /v1/jobs` | starts a job; the id is the caller's, so a repeat is harmless |
 //! | `GET /v1/jobs` | lists the jobs, in order of arrival |
 //! | `GET /v1/jobs/{id}` | how far a job is |
-//! | `DELETE /v1/jobs/{id}` | cancels a job (202), or forgets it when it has ended (204) |
+//! | `DELETE /v1/jobs/{id}` | cancels a job; one that has ended stays as it is |
 //! | `GET /v1/cache` | how much there is, and how much of it is cached here |
 //! | `GET /healthz`, `GET /metrics` | for probes and for Prometheus |
 //!

@@ -110,10 +110,15 @@ impl Jobs {
         let id = new.id.clone();
         let posted = self.accept(new)?;
         if matches!(posted, Posted::New(_)) {
-            let store = self.lock().store.clone();
-            store.secure(&id)?;
+            self.secure(&id)?;
         }
         Ok(posted)
+    }
+
+    /// What was noted of a job survives when this returns. Nobody else waits for the disk.
+    fn secure(&self, id: &str) -> io::Result<()> {
+        let store = self.lock().store.clone();
+        store.secure(id)
     }
 
     fn accept(&self, new: NewJob) -> io::Result<Posted> {
@@ -154,6 +159,14 @@ impl Jobs {
     /// Cancels a job. One that has ended stays as it is, for those who have not yet
     /// heard of it.
     pub(crate) fn cancel(&self, id: &str) -> io::Result<Option<Job>> {
+        let job = self.mark_cancelled(id)?;
+        if job.is_some() {
+            self.secure(id)?;
+        }
+        Ok(job)
+    }
+
+    fn mark_cancelled(&self, id: &str) -> io::Result<Option<Job>> {
         let mut inner = self.lock();
         let Some(entry) = inner.entry(id) else {
             return Ok(None);
@@ -164,17 +177,15 @@ impl Jobs {
         // Also for a running one: it must not begin again after a restart.
         let mut record = entry.record.clone();
         record.state = JobState::Cancelled;
-        let is_running = entry.record.state == JobState::Running;
-        if is_running {
+        if entry.record.state == JobState::Running {
             entry.cancel.send_replace(true);
-        }
-        let saved = inner.store.save(&record);
-        if !is_running {
+            inner.store.note(&record)?;
+        } else {
             // Whatever the disk does, it does not begin in this life.
-            inner.end(record)?;
+            let ended = inner.end(record);
             self.tell(&inner);
+            ended?;
         }
-        saved?;
         Ok(inner.job(id))
     }
 

@@ -49,12 +49,6 @@ impl Store {
         Ok((Store { dir }, records))
     }
 
-    /// Writes a job down; when this returns, it survives.
-    pub(crate) fn save(&self, record: &Record) -> io::Result<()> {
-        self.note(record)?;
-        self.secure(&record.id)
-    }
-
     /// What was noted of a job survives when this returns.
     pub(crate) fn secure(&self, id: &str) -> io::Result<()> {
         File::open(self.path(id))?.sync_all()?;
@@ -147,7 +141,8 @@ mod tests {
             record("m", 3, JobState::Queued),
         ];
         for record in records.iter().rev() {
-            store.save(record).unwrap();
+            store.note(record).unwrap();
+            store.secure(&record.id).unwrap();
         }
         fs::write(path.join("torn.json"), "{").unwrap();
         fs::write(path.join("draft.new"), "{").unwrap();

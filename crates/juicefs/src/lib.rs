@@ -26,7 +26,7 @@ pub use error::Error;
 pub use format::FormatError;
 pub use info::Info;
 pub use mount::{BadOption, Mount, MountError, MountOptions};
-pub use mount_point::{Config, MountPoint, Reads, Stats};
+pub use mount_point::{MountPoint, Reads, Stats};
 pub use redact::Redactor;
 pub use source::Source;
 pub use sync::{Figures, Synced};

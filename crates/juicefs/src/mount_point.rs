@@ -38,17 +38,6 @@ pub struct Reads {
     pub miss_bytes: u64,
 }
 
-/// How the volume is mounted.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Config {
-    /// The name of the volume.
-    pub name: String,
-    /// The id of the volume.
-    pub uuid: String,
-    /// Where its blocks are cached: directories of this volume alone.
-    pub cache_dirs: Vec<PathBuf>,
-}
-
 impl MountPoint {
     /// A volume is mounted, or will be, at `root`.
     pub fn new(root: impl Into<PathBuf>) -> MountPoint {
@@ -109,41 +98,28 @@ impl MountPoint {
         fs::read_to_string(self.root.join(".stats"))
     }
 
-    /// How it is mounted. Only root may know.
+    /// The folder of the volume that is mounted; empty: the whole volume. Only root may know.
     ///
     /// # Errors
     /// When nothing is mounted there, or this is not root.
-    pub fn config(&self) -> io::Result<Config> {
+    pub fn folder(&self) -> io::Result<String> {
         let text = fs::read_to_string(self.root.join(".config"))?;
-        let raw: Raw = serde_json::from_str(&text).map_err(io::Error::other)?;
-        let dirs = raw.chunk.cache_dir.split(':').filter(|dir| !dir.is_empty());
-        Ok(Config {
-            name: raw.format.name,
-            uuid: raw.format.uuid,
-            cache_dirs: dirs.map(PathBuf::from).collect(),
-        })
+        let config: Config = serde_json::from_str(&text).map_err(io::Error::other)?;
+        Ok(config.meta.subdir)
     }
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "PascalCase")]
-struct Raw {
-    format: Format,
-    chunk: Chunk,
-}
-
-#[derive(Deserialize)]
-struct Format {
-    #[serde(rename = "Name")]
-    name: String,
-    #[serde(rename = "UUID")]
-    uuid: String,
+struct Config {
+    meta: Meta,
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "PascalCase")]
-struct Chunk {
-    cache_dir: String,
+struct Meta {
+    #[serde(default)]
+    subdir: String,
 }
 
 fn figure(counters: &str, name: &str) -> Option<u64> {
@@ -163,12 +139,11 @@ mod tests {
     fn figures_and_configuration_are_read() {
         let dir = tempfile::tempdir().unwrap();
         let mount = MountPoint::new(dir.path());
-        assert!(mount.stats().is_err() && mount.config().is_err());
+        assert!(mount.stats().is_err() && mount.folder().is_err());
         let stats = "juicefs_blockcache_blocks 300\njuicefs_blockcache_bytes 5743800\n\
             juicefs_blockcache_hit_bytes 70\njuicefs_blockcache_hits 7\n";
         fs::write(dir.path().join(".stats"), stats).unwrap();
-        let config = r#"{"Format": {"Name": "v", "UUID": "u", "Storage": "file"},
-            "Chunk": {"CacheDir": "/a/u:/b/u", "CacheSize": 1}}"#;
+        let config = r#"{"Meta": {"Subdir": "a/b", "Sid": 1}, "Format": {"Name": "v"}}"#;
         fs::write(dir.path().join(".config"), config).unwrap();
         let want = Stats {
             cached: 4_515_000,
@@ -181,11 +156,6 @@ mod tests {
             ..Reads::default()
         };
         assert_eq!(mount.reads().unwrap(), want);
-        let want = Config {
-            name: "v".to_owned(),
-            uuid: "u".to_owned(),
-            cache_dirs: vec!["/a/u".into(), "/b/u".into()],
-        };
-        assert_eq!(mount.config().unwrap(), want);
+        assert_eq!(mount.folder().unwrap(), "a/b");
     }
 }

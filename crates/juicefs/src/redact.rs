@@ -31,8 +31,7 @@ impl Redactor {
         let metadata = Address::parse(&credentials.metaurl);
         let keys = [&credentials.access_key, &credentials.secret_key];
         let keys = keys.into_iter().flatten().chain(&metadata.password);
-        let values = keys.chain(credentials.environment.values());
-        Redactor::new(values.map(String::as_str))
+        Redactor::new(keys.map(String::as_str))
     }
 
     /// The text without keys.
@@ -168,10 +167,9 @@ mod tests {
             access_key: Some("AK".to_owned()),
             secret_key: Some("SK".to_owned()),
             metaurl: "redis://:p%40w@h/0".to_owned(),
-            environment: [("X".to_owned(), "EV".to_owned())].into(),
         };
         let redactor = Redactor::of(&credentials);
-        assert_eq!(redactor.redact("AK SK p@w p%40w EV"), "*** *** *** *** ***");
+        assert_eq!(redactor.redact("AK SK p@w p%40w"), "*** *** *** ***");
         let redactor = Redactor::of(&Credentials {
             metaurl: "postgres://u@h/db?password=PW".to_owned(),
             ..Credentials::default()

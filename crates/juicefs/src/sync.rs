@@ -135,7 +135,6 @@ impl Juicefs {
         let switches = switches.iter().filter(|(_, on)| *on);
         command.args(switches.map(|(switch, _)| *switch));
         command.args([source.uri(), &destination_url(destination)]);
-        command.envs(&credentials.environment);
         command.envs(source.environment(credentials));
         command.env(VOLUME, &metadata.url);
         if let Some(password) = &metadata.password {
@@ -330,7 +329,6 @@ mod tests {
             access_key: Some("AK-1".to_owned()),
             secret_key: Some("SK-2".to_owned()),
             metaurl: "redis://:PW-3@h/0".to_owned(),
-            environment: BTreeMap::from([("T".to_owned(), "T-4".to_owned())]),
         };
         let order = Sync {
             source: "s3://b.h/p".to_owned(),
@@ -377,7 +375,6 @@ mod tests {
             ("AWS_EC2_METADATA_DISABLED", "true"),
             ("AWS_SECRET_ACCESS_KEY", "SK-2"),
             ("META_PASSWORD", "PW-3"),
-            ("T", "T-4"),
             ("volume", "redis://@h/0"),
         ];
         assert_eq!(

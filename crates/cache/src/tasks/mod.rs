@@ -31,6 +31,12 @@ impl Context {
         self.mount.root()
     }
 
+    fn unreadable(&self, error: &std::io::Error) -> Error {
+        let at = self.root().display();
+        let message = format!("the volume at {at} can't be read: {error}");
+        Error::new(reason::VOLUME_UNREACHABLE, message)
+    }
+
     /// Counts the data; false if that can't be done now.
     pub(crate) async fn count(&self) -> bool {
         self.figures.count(&self.juicefs, self.root()).await

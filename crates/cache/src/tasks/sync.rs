@@ -1,13 +1,13 @@
 //! Copies from a source into the volume.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use cache_api::{Credentials, Outcome, Progress, Sync, reason};
 use juicefs::{Error, Figures};
 
-use super::Context;
+use super::{Context, blocking};
 use crate::paths;
 
 /// The pauses before a copy that was left incomplete is gone on with: juicefs gives a
@@ -22,7 +22,11 @@ impl Context {
         credentials: &Credentials,
         progress: impl Fn(Progress),
     ) -> Result<Outcome, Error> {
-        let destination = paths::relative(&order.destination)?;
+        // A copy goes past the mount, into the volume itself.
+        let destination = self
+            .folder()
+            .await?
+            .join(paths::relative(&order.destination)?);
         let tell = |figures: Figures| {
             progress(Progress {
                 files: figures.done,
@@ -56,6 +60,14 @@ impl Context {
             total_bytes: Some(synced.bytes),
         });
         Ok(Outcome::default())
+    }
+
+    /// The folder of the volume that is mounted; empty: the whole volume.
+    async fn folder(&self) -> Result<PathBuf, Error> {
+        let mount = self.mount.clone();
+        let folder = blocking(move || mount.folder()).await?;
+        let folder = folder.map_err(|error| self.unreadable(&error))?;
+        paths::relative(folder.trim_start_matches('/'))
     }
 }
 

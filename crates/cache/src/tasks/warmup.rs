@@ -188,11 +188,8 @@ impl Context {
 
     async fn stats(&self) -> Result<Stats, Error> {
         let mount = self.mount.clone();
-        blocking(move || mount.stats()).await?.map_err(|error| {
-            let at = self.root().display();
-            let message = format!("the volume at {at} can't be read: {error}");
-            Error::new(reason::VOLUME_UNREACHABLE, message)
-        })
+        let stats = blocking(move || mount.stats()).await?;
+        stats.map_err(|error| self.unreadable(&error))
     }
 
     /// Writes paths to a file for juicefs.

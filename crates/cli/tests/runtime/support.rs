@@ -195,7 +195,6 @@ impl Node {
             access_key: Some(ACCESS_KEY.clone()),
             secret_key: Some(SECRET_KEY.clone()),
             metaurl: metaurl(&self.dir),
-            ..Credentials::default()
         }
     }
 

@@ -132,7 +132,6 @@ pub(super) async fn credentials(
         access_key: text(&source, "access-key"),
         secret_key: text(&source, "secret-key"),
         metaurl: text(&volume, "metaurl").unwrap_or_default(),
-        environment: BTreeMap::new(),
     })
 }
 

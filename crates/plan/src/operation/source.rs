@@ -27,11 +27,6 @@ pub struct Source {
     pub local_path: Option<String>,
 }
 
-/// The scheme of a URL, in lower case letters if it was written so.
-pub fn scheme(url: &str) -> Option<&str> {
-    url.split_once("://").map(|(scheme, _)| scheme)
-}
-
 /// The folder that a sqlite database lies in.
 pub fn sqlite_folder(metaurl: &str) -> Option<String> {
     let path = metaurl.strip_prefix("sqlite3://")?;
