@@ -68,7 +68,30 @@ pub(crate) fn code(error: &kube::Error) -> Option<u16> {
     }
 }
 
-/// Whether the API server understood and will not do it, now or again.
+/// Whether the API server understood and will not do it: now or again, or as long as a
+/// webhook that has to agree is down, which only an administrator can mend.
 pub(crate) fn is_refusal(error: &kube::Error) -> bool {
-    matches!(code(error), Some(400 | 403 | 405 | 413 | 422))
+    match code(error) {
+        Some(400 | 403 | 405 | 413 | 422) => true,
+        Some(500) => words(error).contains("failed calling webhook"),
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_webhook_that_is_down_refuses_and_an_api_server_in_trouble_does_not() {
+        let answer = |code, message: &str| {
+            let status = kube::core::Status::failure(message, "InternalError").with_code(code);
+            kube::Error::Api(status.boxed())
+        };
+        let down = "Internal error occurred: failed calling webhook \"pods.example.com\": refused";
+        assert!(is_refusal(&answer(500, down)));
+        assert!(is_refusal(&answer(403, "exceeded quota")));
+        assert!(!is_refusal(&answer(500, "etcdserver: request timed out")));
+        assert!(!is_refusal(&answer(503, "the server is shutting down")));
+    }
 }

@@ -67,19 +67,20 @@ impl Leadership {
     /// Returns when another manager may have taken over: that is when the lease
     /// is over by our own clock, even if we can't ask whose it is.
     pub async fn lost(&mut self) {
-        let mut renewed = Timestamp::now();
-        loop {
+        let left = |renewed: Timestamp| {
             let age = Timestamp::now().duration_since(renewed).unsigned_abs();
-            let Some(left) = LEASE.checked_sub(age) else {
-                return;
-            };
-            let pause = left.saturating_sub(CHECK_BEFORE).max(CHECK_EVERY);
+            LEASE.saturating_sub(age)
+        };
+        let mut renewed = Timestamp::now();
+        while !left(renewed).is_zero() {
+            let pause = left(renewed).saturating_sub(CHECK_BEFORE).max(CHECK_EVERY);
             tokio::select! {
                 _ = self.held.wait_for(|held| !*held) => return,
                 () = tokio::time::sleep(pause) => {}
             }
+            // An answer that takes long counts as long as the lease does.
             let asked = self.leases.get(&self.name);
-            if let Ok(Ok(lease)) = tokio::time::timeout(CHECK_EVERY, asked).await {
+            if let Ok(Ok(lease)) = tokio::time::timeout(left(renewed), asked).await {
                 let spec = lease.spec.unwrap_or_default();
                 if spec.holder_identity.as_deref() != Some(&self.identity) {
                     return;
