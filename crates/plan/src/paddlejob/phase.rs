@@ -5,6 +5,7 @@ use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use super::mode::Intranet;
+use super::pods::WAIT_CONTAINER;
 use super::roster::{Member, Roster, State};
 use super::status::{condition, observe, set, trouble};
 use super::world::{Address, PodPhase, PodView, Trouble};
@@ -98,7 +99,15 @@ fn starts(roster: &Roster<'_>) -> String {
             "pod {} has ended, and workers wait for it: a parameter server has to serve until they end",
             server.name
         ),
-        _ => "every pod has a node; not every container is ready yet".to_owned(),
+        _ => {
+            let waits = roster.present().find(|pod| pod.waits);
+            let log = waits.map(|pod| {
+                let name = &pod.name;
+                format!(": kubectl logs {name} -c {WAIT_CONTAINER} says what that pod waits for")
+            });
+            let log = log.unwrap_or_default();
+            format!("every pod has a node; not every container is ready yet{log}")
+        }
     }
 }
 
@@ -208,6 +217,16 @@ fn describe(
             message,
             now,
         ),
+        // The phase stays: a container that crashes is started again, and trains on.
+        (_, Some(told)) => set(
+            status,
+            job,
+            condition::RUNNING,
+            false,
+            trouble::WAITING,
+            tell(told),
+            now,
+        ),
         _ if phase == Phase::Running => {
             set(
                 status,
@@ -219,15 +238,6 @@ fn describe(
                 now,
             );
         }
-        (_, Some(told)) => set(
-            status,
-            job,
-            condition::RUNNING,
-            false,
-            trouble::WAITING,
-            tell(told),
-            now,
-        ),
         // Workers of a PS job come and go without a verdict.
         _ if phase == Phase::Scaling && !says(status, "Scaling") => set(
             status,

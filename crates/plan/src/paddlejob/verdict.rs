@@ -6,6 +6,7 @@ use api::{PaddleJob, Phase, Role, RoleStatus};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
+use super::mode::finishing_role;
 use super::roster::{Roster, State};
 use super::status::{condition, observe, set, summarise};
 use super::{Event, Plan};
@@ -19,7 +20,11 @@ pub(super) fn complete(plan: &mut Plan, job: &PaddleJob, roster: &Roster<'_>, no
             role.succeeded += settle(role);
         }
     }
-    let message = "every worker succeeded";
+    let message = match finishing_role(&job.spec) {
+        Role::Worker => "every worker succeeded",
+        Role::Heter => "every heter trainer succeeded",
+        Role::Ps => "every parameter server succeeded",
+    };
     finish(
         plan,
         job,

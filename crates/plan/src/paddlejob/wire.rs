@@ -6,6 +6,7 @@ use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde::Deserialize;
 
+use super::pods::WAIT_CONTAINER;
 use super::world::{Address, PodPhase, Trouble};
 
 /// The last words of a container are cut to so many bytes, from their end.
@@ -156,6 +157,12 @@ impl PodStatus {
 
     pub(super) fn container(&self, name: &str) -> Option<&ContainerStatus> {
         self.container_statuses.iter().find(|c| c.name == name)
+    }
+
+    /// Whether the init container runs that waits for others.
+    pub(super) fn waits(&self) -> bool {
+        let mut init = self.init_container_statuses.iter();
+        init.any(|c| c.name == WAIT_CONTAINER && c.state.running.is_some())
     }
 
     /// The address that `POD_IP` has in the pod: the downward API gives the

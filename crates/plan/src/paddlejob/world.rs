@@ -115,6 +115,8 @@ pub struct PodView {
     pub ready: bool,
     /// Its paddle container runs, or has run.
     pub started: bool,
+    /// Its init container `coord-paddle` runs.
+    pub waits: bool,
     /// When it was created.
     pub created: Option<Timestamp>,
     /// When it should be gone, if it is being deleted.
@@ -231,6 +233,7 @@ impl PodView {
             address: status.address(),
             ready: status.phase() == PodPhase::Running && status.is_ready(),
             started,
+            waits: status.waits(),
             created: meta.creation_timestamp.as_ref().map(|time| time.0),
             deleted_at: meta.deletion_timestamp.as_ref().map(|time| time.0),
             active_deadline: spec.active_deadline_seconds,

@@ -298,7 +298,7 @@ fn any_pod() -> BoxedStrategy<PodView> {
         select(&PHASES[..]),
         option::of("[a-c]"),
         option::of(address),
-        any::<[bool; 2]>(),
+        any::<[bool; 3]>(),
     );
     let ending = (
         option::of(time()),
@@ -323,6 +323,7 @@ fn any_pod() -> BoxedStrategy<PodView> {
             address: state.2,
             ready: state.3[0],
             started: state.3[1],
+            waits: state.3[2],
             created: ending.0,
             deleted_at: ending.1,
             active_deadline: ending.2,

@@ -78,6 +78,19 @@ fn pods_that_no_job_made_are_not_read() {
 }
 
 #[test]
+fn whether_it_waits_for_others() {
+    let waits = |name: &str, state: &str| {
+        let init = json!([{"name": name, "state": {state: {}}}]);
+        view(json!({}), json!({"initContainerStatuses": init})).waits
+    };
+    assert!(waits("coord-paddle", "running"));
+    assert!(!waits("coord-paddle", "waiting"));
+    assert!(!waits("coord-paddle", "terminated"));
+    assert!(!waits("fetch", "running"));
+    assert!(!view(json!({}), json!({})).waits);
+}
+
+#[test]
 fn whether_the_paddle_container_has_started() {
     let spec = json!({"containers": [{"name": "proxy"}, {"name": "paddle"}]});
     let started = |spec: &Value, name: &str, status: Value| {

@@ -269,6 +269,7 @@ pub fn pod(job: &Job, role: Role, rank: i32) -> Pod {
         address: None,
         ready: false,
         started: false,
+        waits: false,
         created: Some(now() - seconds(3600)),
         deleted_at: None,
         active_deadline: None,
