@@ -53,7 +53,8 @@ pub fn manifest(path: &str) -> Result<Vec<Value>> {
 /// What accounts did, or may do: `patch pods`, `update paddlejobs.batch.paddlepaddle.org/status`.
 pub type Deeds = BTreeMap<String, BTreeSet<String>>;
 
-/// What the manifests let accounts do.
+/// What the manifests let accounts do. Roles that are bound to nobody are for users, and do not
+/// count.
 ///
 /// # Errors
 /// When a manifest can't be read.

@@ -46,11 +46,28 @@ pub fn rules() -> Result<String> {
     Ok(format!("{header}{}\n", crds::document(&rules)?.trim_end()))
 }
 
-/// The manifest of the operator for Kubernetes before 1.16, which knows no seccomp profiles.
+/// How the manager is replaced where it can take no lease.
+const RECREATE: &str = "  replicas: 1
+  # The lease of --leader-elect is taken by server-side apply, which came with Kubernetes 1.16. So
+  # at an upgrade the old manager ends before the new one starts.
+  strategy:
+    type: Recreate
+";
+
+/// The manifest of the operator for Kubernetes before 1.16, which knows no seccomp profiles and
+/// no server-side apply.
 pub fn v1beta1_operator() -> String {
     let header = "# Made from deploy/v1/operator.yaml by `cargo xtask generate`.\n";
     let text = OPERATOR.replace("deploy/v1/", "deploy/v1beta1/");
-    let unknown = ["seccompProfile:", "type: RuntimeDefault"];
+    let documents = text.split("---\n");
+    let without_lease = documents.filter(|document| !document.contains("leader-election"));
+    let text = Vec::from_iter(without_lease).join("---\n");
+    let text = text.replace("  replicas: 1\n", RECREATE);
+    let unknown = [
+        "seccompProfile:",
+        "type: RuntimeDefault",
+        "- --leader-elect",
+    ];
     let lines = text.lines().filter(|line| !unknown.contains(&line.trim()));
     let lines = lines.map(|line| format!("{line}\n"));
     std::iter::once(header.to_owned()).chain(lines).collect()

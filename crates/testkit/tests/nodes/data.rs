@@ -89,3 +89,29 @@ pub async fn operations_come_and_go(bed: &Bed) {
     .await;
     bed.clean_up().await;
 }
+
+/// Somebody deletes the claim of a set. Kubernetes keeps it until no pod has it, and binds its
+/// volume to no other.
+pub async fn a_claim_comes_back(bed: &Bed) {
+    bed.install().await;
+    bed.create_ready_set("halves", (2, 3), 1).await;
+    let uid = |object: &str| bed.field(object, ".metadata.uid");
+    let [claim, volume] = ["pvc/halves", "pv/paddle-system.halves"];
+    let old = [uid(claim), uid(volume)];
+    bed.shell
+        .run("kubectl -n paddle-system delete pvc halves --wait=false");
+    let reason = ".status.conditions[?(@.type==\"Bound\")].reason";
+    bed.is("sampleset/halves", reason, "VolumeGoing").await;
+    bed.shell
+        .run("kubectl -n paddle-system delete pod halves-runtime-0");
+    until("both are others", async || {
+        let new = [uid(claim), uid(volume)];
+        new.iter()
+            .zip(&old)
+            .all(|(new, old)| !new.is_empty() && new != old)
+    })
+    .await;
+    bed.is("sampleset/halves", reason, "Bound").await;
+    bed.is_ready("halves").await;
+    bed.clean_up().await;
+}

@@ -39,6 +39,18 @@ pub async fn as_shown(bed: &Bed) {
     bed.shows_pods(MANAGER).await;
     bed.shell.run(&extensions);
     bed.shows_pods(MANAGERS).await;
+    editors_create_jobs(bed).await;
+}
+
+/// The built-in roles take in those for users. kube-controller-manager does it in its own time.
+async fn editors_create_jobs(bed: &Bed) {
+    let namespaced = "kubectl -n paddle-system";
+    let edit = "rolebinding somebody --clusterrole=edit --user=somebody";
+    bed.shell.run(&format!("{namespaced} create {edit}"));
+    let create = "auth can-i create paddlejobs.batch.paddlepaddle.org --as=somebody";
+    bed.prints(&format!("{namespaced} {create}"), "yes\n").await;
+    bed.shell
+        .run(&format!("{namespaced} delete rolebinding somebody"));
 }
 
 /// The chart in a namespace for managers alone, of the strictest level, as is that of the jobs.

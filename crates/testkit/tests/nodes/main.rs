@@ -64,7 +64,7 @@ use bed::Bed;
 type Chapter = fn(&Runtime, &Bed);
 
 /// One by one: they share the nodes, and the last removes what all need.
-const CHAPTERS: [(&str, Chapter); 18] = [
+const CHAPTERS: [(&str, Chapter); 19] = [
     ("install::as_shown", |on, bed| {
         on.block_on(install::as_shown(bed))
     }),
@@ -84,6 +84,9 @@ const CHAPTERS: [(&str, Chapter); 18] = [
     }),
     ("data::operations", |on, bed| {
         on.block_on(data::operations_come_and_go(bed));
+    }),
+    ("data::claim", |on, bed| {
+        on.block_on(data::a_claim_comes_back(bed));
     }),
     ("faults::drain", |on, bed| on.block_on(faults::drain(bed))),
     ("faults::kubelet_and_driver", |on, bed| {

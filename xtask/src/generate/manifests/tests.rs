@@ -97,7 +97,8 @@ const CRD: [&str; 1] = ["CustomResourceDefinition"];
 #[test]
 fn the_chart_installs_what_the_manifests_do() {
     let manifests = of_kinds(objects().unwrap(), &INSTALLED);
-    assert_eq!(manifests.len(), 3 * 8);
+    // Of each manager, and two roles for users.
+    assert_eq!(manifests.len(), 3 * 8 + 2);
     let chart = chart(&[]);
     assert_eq!(of_kinds(chart.clone(), &INSTALLED), manifests);
     let crds = fs::read_to_string(repository().join("deploy/v1/crd.yaml")).unwrap();
@@ -133,8 +134,32 @@ fn the_bases_are_the_manifests() {
             assert_eq!(object, manifests[&key], "{key}");
         }
     }
+}
+
+#[test]
+fn the_manager_for_old_clusters_takes_no_lease() {
     let old = read(&run("kubectl", &["kustomize", "deploy/v1beta1"]));
-    assert_eq!(of_kinds(old, &["Deployment"]).len(), 1);
+    let found = of_kinds(old, &INSTALLED);
+    let leases = |key: &String| key.contains("leader-election");
+    let manifests = of_kinds(read(OPERATOR), &INSTALLED);
+    let wanted = manifests.keys().filter(|key| !leases(key));
+    assert!(found.keys().eq(wanted), "{:?}", found.keys());
+    let deployment = &found["Deployment paddle-controller-manager"]["spec"];
+    assert_eq!(deployment["strategy"], json!({"type": "Recreate"}));
+    let arguments = &deployment["template"]["spec"]["containers"][0]["args"];
+    let wanted = ["--namespace=paddle-system", "--controllers=paddlejob"];
+    assert_eq!(arguments, &json!(wanted));
+}
+
+#[test]
+fn the_chart_leaves_the_roles_of_users_to_them() {
+    let roles = of_kinds(chart(&["--set=rbac.aggregate=false"]), &["ClusterRole"]);
+    for role in [
+        "ClusterRole paddle-jobs-edit",
+        "ClusterRole paddle-jobs-view",
+    ] {
+        assert_eq!(roles[role].pointer("/metadata/labels"), None, "{role}");
+    }
 }
 
 #[test]
@@ -222,6 +247,13 @@ fn the_image_is_that_of_this_version() {
     }
 }
 
+/// Whether built-in roles take it in: it is for users, who know what they need it for.
+fn is_for_users(role: &Value) -> bool {
+    let labels = role.pointer("/metadata/labels").and_then(Value::as_object);
+    let mut labels = labels.into_iter().flatten();
+    labels.any(|(label, _)| label.contains("/aggregate-to-"))
+}
+
 /// The rules of a role as rows of a table, without the reasons.
 fn rows(role: &Value) -> Vec<String> {
     let list = |rule: &Value, of: &str| -> Vec<String> {
@@ -252,6 +284,10 @@ fn the_guides_explain_every_rule() {
         let guide = fs::read_to_string(repository().join(&path)).unwrap();
         for role in roles(&objects) {
             let name = schema::text(role, "/metadata/name");
+            if is_for_users(role) {
+                assert!(guide.contains(&format!("`{name}`")), "{path}: no {name}");
+                continue;
+            }
             let (_, section) = guide
                 .split_once(&format!("`{name}`\n"))
                 .unwrap_or_else(|| panic!("{path}: no line ends with `{name}`"));
