@@ -12,6 +12,7 @@ use api::SampleSet;
 use bench::server;
 use cache_api::{Client, Credentials, Identity, JobState, NewJob, Poll, Task};
 use juicefs::{Juicefs, Mount, MountOptions, Volume};
+use plan::sampleset::Settings;
 use plan::sampleset::volume::mount_options;
 use serde_json::json;
 use tokio::process::{Child, Command};
@@ -147,7 +148,6 @@ impl Servers {
                 access_key: Some(KEY.to_owned()),
                 secret_key: Some(SECRET.to_owned()),
                 metaurl: self.metaurl(),
-                ..Credentials::default()
             }),
             task,
         };
@@ -218,12 +218,13 @@ async fn mount(
         "apiVersion": "batch.paddlepaddle.org/v1alpha1",
         "kind": "SampleSet",
         "metadata": {"name": "bench", "namespace": "default"},
-        "spec": {
-            "partitions": 1,
-            // A disk that is nearly full will do too: it is little data.
-            "csi": {"driver": "juicefs", "juiceFSMountOptions": {"free-space-ratio": "0.01"}},
-        },
+        "spec": {"partitions": 1},
     }))?;
+    let settings = Settings {
+        // A disk that is nearly full will do too: it is little data.
+        free_space_ratio: Some(0.01),
+        ..Settings::default()
+    };
     let secret = [
         ("name", "data"),
         ("storage", "minio"),
@@ -234,7 +235,7 @@ async fn mount(
     fs::create_dir_all(at)?;
     let mount = Mount {
         volume: &Volume::from_secret(&secret.into())?,
-        options: &MountOptions::parse(&mount_options(&set))?,
+        options: &MountOptions::parse(&mount_options(&set, &settings))?,
         cache_dirs: &[cache.to_owned()],
         at,
         log: &dir.join("mount.log"),

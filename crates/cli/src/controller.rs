@@ -37,6 +37,8 @@ pub(crate) struct Settings {
     pub(crate) allow_local_paths: bool,
     /// Where SampleSets without a Secret get a volume.
     pub(crate) default_volume_dir: Option<String>,
+    /// The part of a disk that caches leave free.
+    pub(crate) free_space_ratio: Option<f64>,
     /// Their figures.
     pub(crate) metrics: Metrics,
 }
@@ -87,6 +89,7 @@ impl Controller {
                     cache_path_prefixes: settings.cache_path_prefixes,
                     allow_local_paths: settings.allow_local_paths,
                     default_volume_dir: settings.default_volume_dir,
+                    free_space_ratio: settings.free_space_ratio,
                 };
                 let options = options(namespace, settings, metrics);
                 sampleset::run(client, options, begun, stop).await;

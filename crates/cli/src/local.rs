@@ -35,6 +35,9 @@ const RUNTIME_IMAGE: &str = concat!(
 );
 /// Where deploy/elastic/etcd.yaml puts an etcd.
 const ETCD: &str = "paddle-elastic-etcd.paddle-system.svc.cluster.local:2379";
+/// The part of the disk that caches leave free. A tenth, as on the disks of a cluster, is
+/// more than most people's machines have.
+const FREE_SPACE_RATIO: f64 = 0.02;
 /// The file that is locked by whoever uses a directory.
 const LOCK: &str = "lock";
 
@@ -318,6 +321,7 @@ impl Local {
             cache_path_prefixes: CACHE_PATH_PREFIXES.split(',').map(str::to_owned).collect(),
             allow_local_paths: true,
             default_volume_dir: dir.join(node::DATA).to_str().map(str::to_owned),
+            free_space_ratio: Some(FREE_SPACE_RATIO),
             ..Settings::default()
         };
         for controller in Controller::ALL {

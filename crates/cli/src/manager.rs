@@ -128,6 +128,7 @@ async fn manage(args: Args) -> anyhow::Result<()> {
         cache_path_prefixes: args.cache_path_prefixes,
         allow_local_paths: args.allow_local_paths,
         default_volume_dir: args.default_volume_dir,
+        free_space_ratio: None,
         metrics,
     };
     // Standing by is ready: a rollout waits for the new manager before it ends the

@@ -84,19 +84,39 @@ pub(crate) async fn complaint(
     namespace: &str,
     pod: &RuntimePod,
 ) -> Result<Option<String>, Error> {
+    let mounts =
+        |reason: &str| reason.starts_with("FailedMount") || reason.starts_with("FailedAttach");
+    last_warning(client, namespace, &pod.uid, mounts).await
+}
+
+/// Why the StatefulSet of this uid last could not make a pod: a quota, or the policy of
+/// the namespace.
+pub(crate) async fn refusal(
+    client: &Client,
+    namespace: &str,
+    stateful_set: &str,
+) -> Result<Option<String>, Error> {
+    let creates = |reason: &str| reason == "FailedCreate";
+    last_warning(client, namespace, stateful_set, creates).await
+}
+
+/// The last warning about an object that has such a reason.
+async fn last_warning(
+    client: &Client,
+    namespace: &str,
+    uid: &str,
+    is_meant: impl Fn(&str) -> bool,
+) -> Result<Option<String>, Error> {
     let events: Api<Event> = Api::namespaced(client.clone(), namespace);
-    let about = format!("involvedObject.uid={},type=Warning", pod.uid);
+    let about = format!("involvedObject.uid={uid},type=Warning");
     let events = match events.list(&ListParams::default().fields(&about)).await {
         // Not everybody may read events, and nothing depends on it.
         Err(error) if code(&error) == Some(403) => return Ok(None),
         events => events.map_err(Error::Observe)?,
     };
-    let mounts = |event: &&Event| {
-        let reason = event.reason.as_deref().unwrap_or_default();
-        reason.starts_with("FailedMount") || reason.starts_with("FailedAttach")
-    };
-    let last = events.items.iter().filter(mounts);
-    let last = last.max_by_key(|event| event.last_timestamp.as_ref().map(|time| time.0));
+    let events = events.items.iter();
+    let meant = events.filter(|event| event.reason.as_deref().is_some_and(&is_meant));
+    let last = meant.max_by_key(|event| event.last_timestamp.as_ref().map(|time| time.0));
     Ok(last.and_then(|event| event.message.clone()))
 }
 

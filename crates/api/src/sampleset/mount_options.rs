@@ -52,7 +52,7 @@ pub struct JuiceFsMountOptions {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cache_size: Option<i64>,
     /// The part of the disk that the cache leaves free, at least 0 and below 1.
-    /// Default `"0.1"`.
+    /// On one machine `"0.02"`. Default `"0.1"`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub free_space_ratio: Option<String>,
     /// Caches random and small reads only.

@@ -5,7 +5,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::meta::empty_as_none;
-use crate::{Condition, Operation};
+use crate::{Cache, Condition, Csi, Operation};
 
 /// What became of the SampleSet.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -214,7 +214,7 @@ pub struct AttemptStatus {
 }
 
 /// What the volume of a SampleSet was made of.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct VolumeStatus {
     /// Fingerprint of `csi`, `cache` and `secretRef`.
@@ -223,4 +223,10 @@ pub struct VolumeStatus {
     /// Name of the Secret.
     #[serde(default)]
     pub secret: String,
+    /// What `csi` was.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub csi: Option<Csi>,
+    /// What `cache` was.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cache: Option<Cache>,
 }

@@ -143,8 +143,42 @@ async fn a_folder_is_waited_for_and_copied_again() {
     assert_eq!(status.message.unwrap(), "1 files of the source are there");
     let is_warm = |status: &SampleSetStatus| status.operation.is_none();
     bed.set("data", "warm again", is_warm).await;
-    let read = ["cat", "/mnt/data/a"];
+    let read = ["cat", "/paddle-runtime/data/a"];
     let (read, _) = bed.pods().exec("data-runtime-0", &read).await;
     assert_eq!(read, "two");
+    bed.end().await;
+}
+
+/// Two sets in folders of one volume: neither writes where the other is.
+#[tokio::test]
+async fn a_set_fills_the_folder_that_it_mounts_and_no_other() {
+    let bed = Bed::start(1, folders).await;
+    bed.create(bed.secret("shared", (0, 1))).await;
+    let files = |files: &str| {
+        let files = files.to_owned();
+        move |status: &SampleSetStatus| {
+            let cache = status.cache_status.clone().unwrap_or_default();
+            status.phase == Some(SampleSetPhase::Ready)
+                && cache.total_files.as_deref() == Some(&files)
+        }
+    };
+    for folder in ["first", "second"] {
+        let spec = json!({
+            "source": {"uri": bed.s3.folder(folder)},
+            "secretRef": {"name": "shared"},
+            "csi": {"juiceFSMountOptions": {"free-space-ratio": "0.01", "sub-dir": folder}},
+        });
+        bed.create_set(folder, spec).await;
+        bed.set(folder, "filled", files("20")).await;
+    }
+    let sync = json!({"type": "sync", "sampleSetRef": {"name": "second"},
+        "syncOptions": {"delete-dst": true, "source": bed.s3.folder("first/train")}});
+    bed.create_job("replace", sync).await;
+    bed.job_is("replace", SampleJobPhase::Succeeded).await;
+    bed.set("second", "replaced", files("20")).await;
+    let recount = json!({"type": "clear", "sampleSetRef": {"name": "first"}});
+    bed.create_job("recount", recount).await;
+    bed.job_is("recount", SampleJobPhase::Succeeded).await;
+    bed.set("first", "as it was", files("20")).await;
     bed.end().await;
 }

@@ -6,12 +6,13 @@ use std::fmt::Debug;
 use std::hash::Hash;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use api::labels;
+use api::{SampleSet, labels};
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::{Node, PersistentVolume, PersistentVolumeClaim, Pod, Service};
 use kube::core::PartialObjectMeta;
 use kube::runtime::reflector::{ObjectRef, Store};
 use kube::{Api, Client, Resource, ResourceExt};
+use plan::names;
 use plan::sampleset::{Kind, Settings};
 use serde::de::DeserializeOwned;
 use tokio::task::JoinSet;
@@ -22,8 +23,8 @@ use crate::common::Common;
 use crate::drive::{Concerned, Objects, Options};
 use crate::memory::FIGURES;
 use crate::runtime::Servers;
-use crate::scoped;
 use crate::stores::{self, News, StoredSampleJob, StoredSet};
+use crate::{identity, scoped};
 
 /// What every pass shares.
 pub(super) struct Context {
@@ -117,7 +118,7 @@ impl Stores {
             tasks: JoinSet::new(),
             sets,
         };
-        let client = || client.clone();
+        let (client, all) = (|| client.clone(), sets.store.clone());
         let label = Some(labels::SET_NAME);
         let stores = Stores {
             jobs: watch.keep(scoped(client(), namespace), None, set_of_job),
@@ -126,7 +127,9 @@ impl Stores {
             stateful_sets: watch.keep(scoped(client(), namespace), label, set_by_owner),
             claims: watch.keep(scoped(client(), namespace), label, set_by_owner),
             volumes: watch.keep(Api::all(client()), label, set_of_volume),
-            nodes: watch.keep(Api::all(client()), None, set_on_node),
+            nodes: watch.keep(Api::all(client()), None, move |node| {
+                sets_on_node(&all, node)
+            }),
         };
         (watch.tasks, stores)
     }
@@ -152,19 +155,20 @@ struct Watch<'a> {
 
 impl Watch<'_> {
     /// Keeps objects up to date, and makes the sets be looked at whose they are.
-    fn keep<K>(
+    fn keep<K, Sets>(
         &mut self,
         api: Api<K>,
         label: Option<&str>,
-        set: fn(&K) -> Option<ObjectRef<StoredSet>>,
+        whose: impl Fn(&K) -> Sets + Send + 'static,
     ) -> Store<K>
     where
+        Sets: IntoIterator<Item = ObjectRef<StoredSet>>,
         K: Resource + Clone + DeserializeOwned + Debug + Send + Sync + 'static,
         K::DynamicType: Default + Eq + Hash + Clone + Send + Sync + 'static,
     {
         let (sets, concerned) = (self.sets.store.clone(), self.sets.concerned.clone());
         let tell = move |news: News<'_, K>| match news {
-            News::Of(object) => set(object)
+            News::Of(object) => whose(object)
                 .into_iter()
                 .for_each(|set| concerned.look_at(set)),
             News::All => {
@@ -194,16 +198,94 @@ fn set_of_volume(volume: &PersistentVolume) -> Option<ObjectRef<StoredSet>> {
     Some(ObjectRef::new(claim.name.as_deref()?).within(claim.namespace.as_deref()?))
 }
 
-/// A set whose label a node carries.
-fn set_on_node(node: &PartialObjectMeta<Node>) -> Option<ObjectRef<StoredSet>> {
-    let mut carried = node.labels().keys();
-    let set = carried.find_map(|label| label.strip_prefix(labels::NODE_PREFIX))?;
-    let (namespace, name) = set.split_once('.')?;
-    Some(ObjectRef::new(name).within(namespace))
+/// The sets that a node is labelled for, or should be: somebody may have taken the label
+/// away, and a node that registers anew has none.
+fn sets_on_node(
+    sets: &Store<StoredSet>,
+    node: &PartialObjectMeta<Node>,
+) -> Vec<ObjectRef<StoredSet>> {
+    let sets = sets.state();
+    let on_it = sets.iter().filter(|stored| {
+        let set = stored.0.as_ref();
+        set.is_ok_and(|set| carries_label(node, set) || holds_partition(node, set))
+    });
+    on_it.map(|set| ObjectRef::from_obj(&**set)).collect()
+}
+
+fn carries_label(node: &PartialObjectMeta<Node>, set: &SampleSet) -> bool {
+    let meta = &set.metadata;
+    let label = names::node_label(identity(&meta.namespace), identity(&meta.name));
+    node.labels().contains_key(&label)
+}
+
+fn holds_partition(node: &PartialObjectMeta<Node>, set: &SampleSet) -> bool {
+    let status = set.status.as_ref();
+    let cache = status.and_then(|status| status.cache_status.as_ref());
+    let mut partitions = cache.into_iter().flat_map(|cache| &cache.partitions);
+    partitions.any(|partition| partition.node.is_some() && partition.node == node.metadata.name)
 }
 
 fn set_of_job(job: &StoredSampleJob) -> Option<ObjectRef<StoredSet>> {
     let job = job.0.as_ref().ok()?;
     let set = job.spec.sample_set_ref.as_ref()?.name.as_deref()?;
     Some(ObjectRef::new(set).within(job.metadata.namespace.as_deref()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use api::{CacheStatus, PartitionStatus, SampleSetStatus};
+    use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+    use kube::core::DeserializeGuard;
+    use kube::runtime::{reflector, watcher};
+
+    use super::*;
+
+    /// A set with a partition on a node.
+    fn set(name: &str, node: &str) -> StoredSet {
+        let mut set = SampleSet::new(name, api::SampleSetSpec::default());
+        set.metadata.namespace = Some("default".to_owned());
+        let partition = PartitionStatus {
+            node: Some(node.to_owned()),
+            ..PartitionStatus::default()
+        };
+        let cache = CacheStatus {
+            partitions: vec![partition],
+            ..CacheStatus::default()
+        };
+        set.status = Some(SampleSetStatus {
+            cache_status: Some(cache),
+            ..SampleSetStatus::default()
+        });
+        DeserializeGuard(Ok(set))
+    }
+
+    #[test]
+    fn a_node_concerns_all_sets_that_it_is_labelled_for_or_should_be() {
+        let (sets, mut writer) = reflector::store();
+        let long = "a".repeat(60);
+        for set in [
+            set("moved", "n2"),
+            set("lost", "n1"),
+            set(&long, "n2"),
+            set("other", "n2"),
+        ] {
+            writer.apply_watcher_event(&watcher::Event::Apply(set));
+        }
+        let carried = ["moved", &long].map(|set| {
+            let label = names::node_label("default", set);
+            (label, "a-runtime-0".to_owned())
+        });
+        let node = PartialObjectMeta::<Node> {
+            metadata: ObjectMeta {
+                name: Some("n1".to_owned()),
+                labels: Some(carried.into()),
+                ..ObjectMeta::default()
+            },
+            ..PartialObjectMeta::default()
+        };
+        let concerned = sets_on_node(&sets, &node).into_iter();
+        let concerned: BTreeSet<String> = concerned.map(|set| set.name).collect();
+        let on_it = [long, "lost".to_owned(), "moved".to_owned()];
+        assert_eq!(concerned, BTreeSet::from(on_it));
+    }
 }

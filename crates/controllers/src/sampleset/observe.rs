@@ -57,6 +57,14 @@ pub(super) async fn observe(
     Ok(seen)
 }
 
+fn volume_view(metadata: &ObjectMeta, phase: Option<&str>) -> VolumeView {
+    VolumeView {
+        is_bound: phase == Some("Bound"),
+        is_released: phase == Some("Released"),
+        is_going: metadata.deletion_timestamp.is_some(),
+    }
+}
+
 impl Target<'_> {
     fn children(&self) -> Seen {
         let stores = &self.context.stores;
@@ -66,24 +74,18 @@ impl Target<'_> {
         let nodes = stores.nodes.state();
         Seen {
             volume: self.child(&stores.volumes, Kind::PersistentVolume, |volume| {
-                let phase = volume
-                    .status
-                    .as_ref()
-                    .and_then(|status| status.phase.clone());
-                VolumeView {
-                    is_bound: phase.as_deref() == Some("Bound"),
-                    is_going: is_going(&volume.metadata),
-                }
+                let status = volume.status.as_ref();
+                volume_view(
+                    &volume.metadata,
+                    status.and_then(|status| status.phase.as_deref()),
+                )
             }),
             claim: self.child(&stores.claims, Kind::PersistentVolumeClaim, |claim| {
-                let phase = claim
-                    .status
-                    .as_ref()
-                    .and_then(|status| status.phase.clone());
-                VolumeView {
-                    is_bound: phase.as_deref() == Some("Bound"),
-                    is_going: is_going(&claim.metadata),
-                }
+                let status = claim.status.as_ref();
+                volume_view(
+                    &claim.metadata,
+                    status.and_then(|status| status.phase.as_deref()),
+                )
             }),
             service: self.child(&stores.services, Kind::Service, |service| ServiceView {
                 applied: applied(&service.metadata),
@@ -137,7 +139,22 @@ impl Target<'_> {
                 pod.trouble = pods::complaint(client, self.namespace, pod).await?;
             }
         }
+        let is_going = self.set.metadata.deletion_timestamp.is_some();
+        if !is_going && seen.lacks_pods() {
+            seen.pod_refusal = self.pod_refusal().await?;
+        }
         Ok(())
+    }
+
+    /// Why a pod is missing, as far as the StatefulSet tells.
+    async fn pod_refusal(&self) -> Result<Option<String>, Error> {
+        let name = self.name_of(Kind::StatefulSet);
+        let stored = &self.context.stores.stateful_sets;
+        let stored = stored.get(&ObjectRef::new(&name).within(self.namespace));
+        let Some(uid) = stored.and_then(|servers| servers.uid()) else {
+            return Ok(None);
+        };
+        pods::refusal(&self.context.common.client, self.namespace, &uid).await
     }
 
     /// What the servers say, if it is known how to reach them.

@@ -349,20 +349,29 @@ fn succeed(
         total_bytes: Some(bytes),
         percent: Some(100),
     });
-    conclude(plan, SampleJobPhase::Succeeded, &message, now);
+    conclude(plan, job, SampleJobPhase::Succeeded, &message, now);
     plan.say(job, (COMPLETE, true), "Succeeded", message.clone(), now);
     plan.events.push(Event::normal("Succeeded", message));
 }
 
 fn fail(plan: &mut Plan, job: &SampleJob, reason: &str, message: &str, now: Timestamp) {
-    conclude(plan, SampleJobPhase::Failed, message, now);
+    conclude(plan, job, SampleJobPhase::Failed, message, now);
     plan.say(job, (FAILED, true), reason, message, now);
     plan.events
         .push(Event::warning("Failed", format!("{reason}: {message}")));
 }
 
-fn conclude(plan: &mut Plan, phase: SampleJobPhase, message: &str, now: Timestamp) {
+fn conclude(
+    plan: &mut Plan,
+    job: &SampleJob,
+    phase: SampleJobPhase,
+    message: &str,
+    now: Timestamp,
+) {
     plan.status.phase = Some(phase);
     plan.status.message = Some(message.to_owned());
     plan.status.completion_time = Some(Time(now));
+    if plan.told(WAITING).is_some() {
+        plan.say(job, (WAITING, false), "Ended", "the job has ended", now);
+    }
 }

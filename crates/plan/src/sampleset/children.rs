@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::validity::{self, Obstacle};
 use super::work::Work;
-use super::world::{Child, SecretSeen, VolumeSecret};
+use super::world::{Child, SecretSeen, VolumeSecret, VolumeView};
 use super::{Kind, Object, Plan, runtime, volume};
 use crate::names;
 use crate::operation::source;
@@ -23,7 +23,7 @@ pub(super) fn ensure(plan: &mut Plan, work: &Work<'_>, replicas: i32) -> Result<
         plan.server_secret = Some(names::server_secret(work.name));
     }
     if seen.volume.is_missing() {
-        let value = volume::persistent_volume(work.set, &record.secret);
+        let value = volume::persistent_volume(&work.made, &record.secret, work.settings);
         create(plan, Kind::PersistentVolume, value);
     }
     if seen.claim.is_missing() {
@@ -32,10 +32,14 @@ pub(super) fn ensure(plan: &mut Plan, work: &Work<'_>, replicas: i32) -> Result<
     ensure_service(plan, work);
     ensure_stateful_set(plan, work, &record, replicas)?;
     plan.status.volume = Some(record);
-    let volumes = [&seen.volume, &seen.claim];
-    if volumes
+    let is_left = |volume: &VolumeView| volume.is_released && !volume.is_going;
+    if seen.volume.ours().is_some_and(is_left) {
+        plan.deleted.push(Kind::PersistentVolume);
+    }
+    let goes = |volume: &VolumeView| volume.is_going || volume.is_released;
+    if [&seen.volume, &seen.claim]
         .iter()
-        .any(|child| child.ours().is_some_and(|volume| volume.is_going))
+        .any(|child| child.ours().is_some_and(goes))
     {
         return Err(Obstacle::new(
             "VolumeGoing",
@@ -87,6 +91,8 @@ fn found(plan: &mut Plan, work: &Work<'_>) -> Result<VolumeStatus, Obstacle> {
     Ok(VolumeStatus {
         key: volume::key(work.set),
         secret,
+        csi: work.set.spec.csi.clone(),
+        cache: work.set.spec.cache.clone(),
     })
 }
 
@@ -159,18 +165,6 @@ fn ensure_stateful_set(
         Child::Missing => None,
         Child::Foreign => return Ok(()),
     };
-    let is_volume_as_asked = record.key == volume::key(work.set);
-    if let Some(there) = there.filter(|_| !is_volume_as_asked) {
-        // The caches stay where the volume has them.
-        if there.replicas != replicas {
-            patch(
-                plan,
-                Kind::StatefulSet,
-                json!({"spec": {"replicas": replicas}}),
-            );
-        }
-        return Ok(());
-    }
     let paths = match there.and_then(|there| there.local_paths.as_deref()) {
         Some(paths) => paths
             .split(':')
@@ -184,7 +178,8 @@ fn ensure_stateful_set(
     let source = uri.and_then(|uri| source::read("", uri, work.settings.allow_local_paths).ok());
     let source = source.and_then(|source| source.local_path);
     let source = source.as_deref();
-    let wanted = runtime::stateful_set(work.set, work.settings, &paths, source, replicas);
+    // The caches stay where the volume has them.
+    let wanted = runtime::stateful_set(&work.made, work.settings, &paths, source, replicas);
     match there {
         None => create(plan, Kind::StatefulSet, wanted),
         Some(there) if there.applied.as_deref() != runtime::stamp(&wanted) => {
@@ -204,8 +199,8 @@ fn ensure_stateful_set(
 
 /// The folders of the machine that the volume is on.
 fn volume_paths(work: &Work<'_>, record: &VolumeStatus) -> Result<Vec<String>, Obstacle> {
-    let names_none = work.set.spec.secret_ref.is_none();
-    if let (true, Some(dir)) = (names_none, &work.settings.default_volume_dir) {
+    let is_own = record.secret == names::volume_secret(work.name);
+    if let (true, Some(dir)) = (is_own, &work.settings.default_volume_dir) {
         return Ok(read(&volume::local_secret(work.set, dir)).local_paths);
     }
     let secret = validity::volume_secret(&record.secret, work.seen, work.settings)?;

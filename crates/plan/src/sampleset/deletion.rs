@@ -50,14 +50,23 @@ pub(super) fn delete(plan: &mut Plan, work: &Work<'_>) {
     if serves && !cleared(plan, work) {
         return;
     }
-    plan.say(work).say(
-        DELETING,
-        true,
-        "RemovingChildren",
-        "the children of the set are removed",
-    );
-    unlabel(plan, work);
     let pods_are_gone = seen.pods.is_empty();
+    let claim_goes = seen.claim.ours().is_some_and(|claim| claim.is_going);
+    let (reason, message) = match claim_goes && pods_are_gone {
+        true => {
+            let claim = names::claim(work.name);
+            let message = format!(
+                "the PersistentVolumeClaim {claim} goes when no pod mounts it, not even one that has ended: see who does by `kubectl describe pvc {claim}`, and delete them"
+            );
+            ("ClaimInUse", message)
+        }
+        false => (
+            "RemovingChildren",
+            "the children of the set are removed".to_owned(),
+        ),
+    };
+    plan.say(work).say(DELETING, true, reason, message);
+    unlabel(plan, work);
     if serves {
         plan.deleted.push(Kind::StatefulSet);
     } else if seen.stateful_set.ours().is_none() && pods_are_gone {

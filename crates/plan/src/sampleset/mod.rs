@@ -292,8 +292,7 @@ fn proceed(plan: &mut Plan, work: &Work<'_>) {
         seen,
         &wanted,
     );
-    let labelled = plan.labelled.is_empty();
-    phase::describe(plan, work, volume, labelled);
+    phase::describe(plan, work, volume);
 }
 
 /// Says whether the spec can work.

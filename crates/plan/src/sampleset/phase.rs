@@ -6,7 +6,8 @@ use super::conditions::{BOUND, IGNORED, RUNTIME, SYNCED, WARM};
 use super::humane::size;
 use super::validity::Obstacle;
 use super::work::{TRIES, Work};
-use super::{Plan, operations, volume};
+use super::{NodeLabel, Plan, operations, volume};
+use crate::names;
 
 /// Whether a runtime server has mounted the volume in this phase, or had.
 pub(crate) fn is_mounted(phase: SampleSetPhase) -> bool {
@@ -14,13 +15,9 @@ pub(crate) fn is_mounted(phase: SampleSetPhase) -> bool {
 }
 
 /// Writes down the phase and what the set waits for.
-pub(super) fn describe(
-    plan: &mut Plan,
-    work: &Work<'_>,
-    volume: Result<bool, Obstacle>,
-    labelled: bool,
-) {
+pub(super) fn describe(plan: &mut Plan, work: &Work<'_>, volume: Result<bool, Obstacle>) {
     let is_bound = volume == Ok(true);
+    let labelled = plan.labelled.is_empty();
     describe_volume(plan, work, volume);
     let ready = describe_runtime(plan, work);
     if !work.faults.is_empty() {
@@ -104,14 +101,47 @@ fn describe_runtime(plan: &mut Plan, work: &Work<'_>) -> bool {
             ("PodInTrouble", message)
         })
     });
+    let trouble = trouble.or_else(|| pod_refused(plan, work, &told));
+    let unlabelled = not_labelled(plan);
     let mut say = plan.say(work);
-    match trouble {
-        Some((reason, trouble)) => say.say(RUNTIME, false, reason, trouble),
-        None if !missing.is_empty() => say.say(RUNTIME, false, "RuntimeMissing", told),
-        None if surplus => say.say(RUNTIME, false, "Scaling", told),
-        None => say.say(RUNTIME, true, "AllReady", told),
+    match (trouble, unlabelled) {
+        (Some((reason, trouble)), _) => say.say(RUNTIME, false, reason, trouble),
+        _ if !missing.is_empty() => say.say(RUNTIME, false, "RuntimeMissing", told),
+        _ if surplus => say.say(RUNTIME, false, "Scaling", told),
+        (None, Some(node)) => {
+            let message = format!("{told}; {node}");
+            say.say(RUNTIME, false, "NodesNotLabelled", message);
+        }
+        (None, None) => say.say(RUNTIME, true, "AllReady", told),
     }
     missing.is_empty() && !surplus
+}
+
+/// A pod that the API server refuses is told of by an event of its StatefulSet alone.
+fn pod_refused(plan: &mut Plan, work: &Work<'_>, told: &str) -> Option<(&'static str, String)> {
+    if !work.seen.lacks_pods() {
+        return None;
+    }
+    let Some(refusal) = &work.seen.pod_refusal else {
+        work.look_soon(plan);
+        return None;
+    };
+    // Its words may become others; that it is made at last its watch tells.
+    work.look_again(plan);
+    let servers = names::runtime(work.name);
+    let message = format!("{told}; StatefulSet {servers}: {refusal}");
+    Some(("PodRefused", message))
+}
+
+/// The node whose label is not as it should be, those first that lack theirs: workers
+/// that require the label find no node without it.
+fn not_labelled(plan: &Plan) -> Option<String> {
+    let due = plan.labelled.iter();
+    let NodeLabel { node, key, value } = due.max_by_key(|label| label.value.is_some())?;
+    Some(match value {
+        Some(value) => format!("node {node} does not carry the label {key}={value} yet"),
+        None => format!("node {node} still carries the label {key}"),
+    })
 }
 
 /// The scheduler says why there is no node, but not what that means for a set.
@@ -171,16 +201,10 @@ fn is_warm(plan: &Plan, work: &Work<'_>) -> bool {
 
 /// From here on it is not the disk that keeps data from being cached.
 const WHOLE: i32 = 99;
-/// JuiceFS caches nothing more on a disk with less than this part free, unless it was
-/// told another `free-space-ratio`.
-const KEPT_FREE: f64 = 0.1;
 
 /// A server whose disk has no room for more.
 fn full_disk(work: &Work<'_>) -> Option<String> {
-    let options = work.set.spec.csi.as_ref();
-    let options = options.and_then(|csi| csi.juicefs_mount_options.as_ref());
-    let kept = options.and_then(|options| options.free_space_ratio.as_deref()?.parse().ok());
-    let kept: f64 = kept.unwrap_or(KEPT_FREE);
+    let kept = volume::free_space_ratio(&work.made, work.settings);
     let answers = work.seen.answers.iter();
     let mut figures = answers.filter_map(|(at, answer)| Some((*at, answer.cache.as_ref()?)));
     #[expect(clippy::cast_precision_loss, reason = "it is a rule of thumb")]

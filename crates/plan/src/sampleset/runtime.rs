@@ -11,10 +11,11 @@ use crate::{fingerprint, names};
 /// The port of the runtime servers.
 pub const PORT: u16 = 7716;
 
-/// Where the servers find the data, their own state, and their key.
-const DATA: &str = "/mnt/data";
-const STATE: &str = "/runtime";
-const KEYS: &str = "/etc/runtime";
+/// Where the servers find the data, their own state, and their key: where nobody has caches
+/// or sources, which are mounted at the paths that they have on the node.
+const DATA: &str = "/paddle-runtime/data";
+const STATE: &str = "/paddle-runtime/state";
+const KEYS: &str = "/paddle-runtime/keys";
 
 /// The labels of a child: `kubectl get all -l batch.paddlepaddle.org/sampleset=…`.
 pub(super) fn common_labels(set: &str) -> Map<String, Value> {
@@ -99,7 +100,7 @@ pub fn stateful_set(
             "serviceName": names::runtime_service(name),
             "template": {
                 "metadata": {"labels": labels},
-                "spec": pod(set, settings, outermost(local), source_path),
+                "spec": pod(set, settings, &outermost(local), source_path),
             },
         },
     });
@@ -154,7 +155,7 @@ fn outermost<'a>(paths: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
     outer
 }
 
-fn pod(set: &SampleSet, settings: &Settings, local: Vec<&str>, source: Option<&str>) -> Value {
+fn pod(set: &SampleSet, settings: &Settings, local: &[&str], source: Option<&str>) -> Value {
     let name = set.metadata.name.as_deref().unwrap_or_default();
     let mut args = vec![
         "runtime".to_owned(),
@@ -180,11 +181,12 @@ fn pod(set: &SampleSet, settings: &Settings, local: Vec<&str>, source: Option<&s
         json!({"name": "tmp", "mountPath": "/tmp"}),
         json!({"name": "keys", "mountPath": KEYS, "readOnly": true}),
     ];
+    // The space of caches is measured, and nothing more: the mount fills and empties them.
     let caches = dirs.iter().map(String::as_str);
-    let local = local
-        .into_iter()
-        .filter(|path| !dirs.iter().any(|dir| dir == path));
-    for (at, path) in caches.chain(local).enumerate() {
+    let caches = caches.filter(|dir| !local.contains(dir));
+    let caches = caches.map(|path| (path, true));
+    let local = local.iter().map(|path| (*path, false));
+    for (at, (path, read_only)) in caches.chain(local).enumerate() {
         let volume = format!("host-{at}");
         // A source that is made here would be an empty one: it is waited for.
         let type_ = match source == Some(path) {
@@ -192,7 +194,7 @@ fn pod(set: &SampleSet, settings: &Settings, local: Vec<&str>, source: Option<&s
             false => "DirectoryOrCreate",
         };
         volumes.push(json!({"name": volume, "hostPath": {"path": path, "type": type_}}));
-        mounts.push(json!({"name": volume, "mountPath": path}));
+        mounts.push(json!({"name": volume, "mountPath": path, "readOnly": read_only}));
     }
     let resources = set
         .spec

@@ -1,12 +1,14 @@
 //! The volume of a set: its PersistentVolume and claim for the JuiceFS CSI
 //! driver, and what is mounted how.
 
+use std::borrow::Cow;
+
 use api::{CacheLevel, JuiceFsMountOptions, MediumType, SampleSet, labels};
 use serde_json::{Value, json};
 
 use super::Settings;
 use super::runtime::{common_labels, owner};
-use crate::operation::paths::{is_plain_absolute, lies_below};
+use crate::operation::paths::{is_plain_absolute, lies_below, relative};
 use crate::{fingerprint, names};
 
 /// The CSI driver of JuiceFS.
@@ -14,6 +16,9 @@ pub const CSI_DRIVER: &str = "csi.juicefs.com";
 
 /// As good as no bound, in MiB: what the disk leaves free is the bound.
 const NO_BOUND: i64 = 1 << 30;
+
+/// The part of a disk that JuiceFS leaves free unless told.
+const KEPT_FREE: f64 = 0.1;
 
 /// Seconds for which a mount believes what it knows of a file and of its name without asking
 /// the metadata server. Training data is read far more often than it is changed, and its
@@ -32,6 +37,23 @@ const CAPACITY: &str = "10Pi";
 pub(super) fn key(set: &SampleSet) -> String {
     let spec = &set.spec;
     fingerprint::of(&(&spec.csi, &spec.cache, &spec.secret_ref))
+}
+
+/// The set with what its volume was made of, whatever the spec says of that by now.
+pub(super) fn as_made(set: &SampleSet) -> Cow<'_, SampleSet> {
+    let made = set
+        .status
+        .as_ref()
+        .and_then(|status| status.volume.as_ref());
+    match made.filter(|made| made.key != key(set)) {
+        Some(made) => {
+            let mut set = set.clone();
+            set.spec.csi = made.csi.clone();
+            set.spec.cache = made.cache.clone();
+            Cow::Owned(set)
+        }
+        None => Cow::Borrowed(set),
+    }
 }
 
 /// The directories on each node that hold the cache.
@@ -74,8 +96,16 @@ fn options(set: &SampleSet) -> Option<&JuiceFsMountOptions> {
     set.spec.csi.as_ref()?.juicefs_mount_options.as_ref()
 }
 
+/// The part of the disk that the cache leaves free; JuiceFS caches nothing more when it is
+/// less.
+pub(super) fn free_space_ratio(set: &SampleSet, settings: &Settings) -> f64 {
+    let own = options(set).and_then(|options| options.free_space_ratio.as_deref());
+    let own = own.and_then(|ratio| ratio.parse().ok());
+    own.or(settings.free_space_ratio).unwrap_or(KEPT_FREE)
+}
+
 /// What `juicefs mount` is told, one option each.
-pub fn mount_options(set: &SampleSet) -> Vec<String> {
+pub fn mount_options(set: &SampleSet, settings: &Settings) -> Vec<String> {
     let none = JuiceFsMountOptions::default();
     let options = options(set).unwrap_or(&none);
     let sizes: Option<Vec<i64>> = levels(set).iter().map(|level| level.cache_size).collect();
@@ -99,10 +129,10 @@ pub fn mount_options(set: &SampleSet) -> Vec<String> {
         flag("hide-internal", Some(true)),
         text("cache-dir", Some(&dirs)),
         number("cache-size", Some(size.unwrap_or(NO_BOUND))),
-        text(
-            "free-space-ratio",
-            Some(options.free_space_ratio.as_deref().unwrap_or("0.1")),
-        ),
+        Some(format!(
+            "free-space-ratio={}",
+            free_space_ratio(set, settings)
+        )),
         text("metrics", options.metrics.as_deref()),
         of_files("attr-cache", options.attr_cache),
         of_files("entry-cache", options.entry_cache),
@@ -142,6 +172,11 @@ pub(super) fn faults(set: &SampleSet, settings: &Settings) -> Vec<String> {
                 .as_ref()
                 .and_then(|value| odd(&format!("{path}.{name}"), value)),
         );
+    }
+    let folder = options.sub_dir.as_deref().filter(|dir| !dir.is_empty());
+    let folder = folder.map(|dir| relative(dir.trim_start_matches('/')));
+    if let Some(Err(why)) = folder {
+        faults.push(format!("{path}.sub-dir {why}"));
     }
     if let Some(ratio) = &options.free_space_ratio {
         let number: Option<f64> = ratio.parse().ok();
@@ -187,7 +222,7 @@ fn odd(field: &str, value: &str) -> Option<String> {
 }
 
 /// The PersistentVolume.
-pub fn persistent_volume(set: &SampleSet, secret: &str) -> Value {
+pub fn persistent_volume(set: &SampleSet, secret: &str, settings: &Settings) -> Value {
     let name = set.metadata.name.as_deref().unwrap_or_default();
     let namespace = set.metadata.namespace.as_deref().unwrap_or_default();
     let volume = names::volume(namespace, name);
@@ -225,7 +260,7 @@ pub fn persistent_volume(set: &SampleSet, secret: &str) -> Value {
                 "volumeAttributes": attributes,
                 "nodePublishSecretRef": {"name": secret, "namespace": namespace},
             },
-            "mountOptions": mount_options(set),
+            "mountOptions": mount_options(set, settings),
             "persistentVolumeReclaimPolicy": "Retain",
             "storageClassName": "",
             "volumeMode": "Filesystem",

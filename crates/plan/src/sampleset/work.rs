@@ -1,10 +1,12 @@
 //! What a pass knows about a set before it decides anything.
 
+use std::borrow::Cow;
+
 use api::{AttemptStatus, Operation, OperationStatus, SampleSet};
 use jiff::{SignedDuration, Timestamp};
 
 use super::world::{Seen, Settings};
-use super::{Plan, validity};
+use super::{Plan, validity, volume};
 use crate::operation::{self, Credentials, Ending, LOOK_AGAIN, SyncTask, WarmupTask};
 use crate::{fingerprint, names};
 
@@ -15,6 +17,8 @@ const LOOK_SOON: SignedDuration = SignedDuration::from_secs(3);
 /// A set, what is seen of it, and what it asks for.
 pub(super) struct Work<'a> {
     pub set: &'a SampleSet,
+    /// The same, with what its volume was made of.
+    pub made: Cow<'a, SampleSet>,
     pub seen: &'a Seen,
     pub settings: &'a Settings,
     pub now: Timestamp,
@@ -46,6 +50,7 @@ impl<'a> Work<'a> {
     ) -> Work<'a> {
         Work {
             set,
+            made: volume::as_made(set),
             seen,
             settings,
             now,

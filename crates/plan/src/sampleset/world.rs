@@ -21,6 +21,9 @@ pub struct Settings {
     pub allow_local_paths: bool,
     /// Where sets without a `secretRef` get a volume.
     pub default_volume_dir: Option<String>,
+    /// The part of a disk that caches leave free, of sets that do not say; `None`: what
+    /// JuiceFS does by itself.
+    pub free_space_ratio: Option<f64>,
 }
 
 /// Everything that a pass may base its decisions on, besides the set itself.
@@ -44,6 +47,9 @@ pub struct Seen {
     pub stateful_set: Child<StatefulSetView>,
     /// The pods of this StatefulSet.
     pub pods: Vec<RuntimePod>,
+    /// Why the StatefulSet controller could not make a pod. Only asked while one is
+    /// missing: [`lacks_pods`](Seen::lacks_pods).
+    pub pod_refusal: Option<String>,
     /// The nodes that carry the set's label, and its value there.
     pub labelled_nodes: BTreeMap<String, String>,
     /// Whether the CSIDriver `csi.juicefs.com` exists.
@@ -64,6 +70,13 @@ impl Seen {
     /// The pod of a partition.
     pub fn pod(&self, partition: i32) -> Option<&RuntimePod> {
         self.pods.iter().find(|pod| pod.partition == partition)
+    }
+
+    /// Whether a pod is missing that the StatefulSet controller should have made.
+    pub fn lacks_pods(&self) -> bool {
+        let there = self.stateful_set.ours().filter(|there| !there.is_going);
+        let mut wanted = 0..there.map_or(0, |there| there.replicas);
+        wanted.any(|partition| self.pod(partition).is_none())
     }
 
     /// Whether the server of a partition is ready.
@@ -105,6 +118,8 @@ impl<T> Child<T> {
 pub struct VolumeView {
     /// Its phase is Bound.
     pub is_bound: bool,
+    /// Its claim was deleted: it is never bound again.
+    pub is_released: bool,
     /// It is being deleted.
     pub is_going: bool,
 }
@@ -189,12 +204,6 @@ pub struct VolumeSecret {
     pub keys: BTreeSet<String>,
     /// `name`: the name of the volume.
     pub name: Option<String>,
-    /// `storage`: the kind of object store.
-    pub storage: Option<String>,
-    /// The scheme of `bucket`, if it has one.
-    pub bucket_scheme: Option<String>,
-    /// The scheme of `metaurl`, if it has one.
-    pub metaurl_scheme: Option<String>,
     /// The folders of the machine that it names: `bucket` of storage `file`, and
     /// the folder of `metaurl` with sqlite.
     pub local_paths: Vec<String>,
@@ -210,10 +219,8 @@ impl VolumeSecret {
             .filter(|(_, value)| !value.is_empty())
             .collect();
         let get = |key: &str| data.get(key).cloned();
-        let scheme = |key: &str| get(key).and_then(|url| source::scheme(&url).map(str::to_owned));
-        let storage = get("storage");
         let mut local_paths = Vec::new();
-        if storage.as_deref() == Some("file") {
+        if get("storage").as_deref() == Some("file") {
             let bucket = get("bucket").unwrap_or_default();
             let path = bucket.strip_prefix("file://").unwrap_or(&bucket);
             local_paths.push(path.trim_end_matches('/').to_owned());
@@ -222,9 +229,6 @@ impl VolumeSecret {
         VolumeSecret {
             keys: data.keys().map(|key| (*key).to_owned()).collect(),
             name: get("name"),
-            bucket_scheme: scheme("bucket"),
-            metaurl_scheme: scheme("metaurl"),
-            storage,
             local_paths,
         }
     }

@@ -8,7 +8,10 @@ use crate::support::*;
 #[test]
 fn the_children_of_the_tutorial() {
     let set = set("imagenet");
-    insta::assert_yaml_snapshot!("volume", volume::persistent_volume(&set, "imagenet"));
+    insta::assert_yaml_snapshot!(
+        "volume",
+        volume::persistent_volume(&set, "imagenet", &settings())
+    );
     insta::assert_yaml_snapshot!("claim", volume::claim(&set));
     insta::assert_yaml_snapshot!("service", runtime::service(&set));
     insta::assert_yaml_snapshot!(
@@ -49,7 +52,7 @@ fn a_volume_with_every_option() {
     });
     insta::assert_yaml_snapshot!(
         "volume-every-option",
-        volume::persistent_volume(&set, "imagenet")
+        volume::persistent_volume(&set, "imagenet", &settings())
     );
 }
 

@@ -112,7 +112,7 @@ fn a_server_that_never_ran_is_not_waited_for() {
     let stage = stage.settle().change(|stage| {
         let bound = plan::sampleset::VolumeView {
             is_bound: true,
-            is_going: false,
+            ..Default::default()
         };
         (stage.seen.claim, stage.seen.volume) = (Child::Ours(bound.clone()), Child::Ours(bound));
         let mut pod = runtime_pod(0);
@@ -126,6 +126,33 @@ fn a_server_that_never_ran_is_not_waited_for() {
     let stage = stage.settle();
     assert!(stage.set.is_none());
     assert!(!stage.events.iter().any(|event| event.reason == "CacheLeft"));
+}
+
+/// As Kubernetes has it, a pod that has ended keeps a claim too.
+#[test]
+fn a_claim_that_pods_keep_is_told() {
+    let stage = stage(set("imagenet")).settle().edit(|mut set| {
+        set.metadata.deletion_timestamp = Some(Time(now()));
+        set
+    });
+    let stage = stage.change(|stage| {
+        stage.seen.stateful_set = Child::Missing;
+        stage.seen.pods.clear();
+        stage.seen.claim = Child::Ours(plan::sampleset::VolumeView {
+            is_bound: true,
+            is_going: true,
+            ..Default::default()
+        });
+    });
+    let plan = stage.plan_set();
+    let mut told = plan.status.conditions.iter();
+    let told = told.find(|told| told.type_ == "Deleting").unwrap();
+    assert_eq!(told.reason, "ClaimInUse");
+    assert!(
+        told.message.contains("kubectl describe pvc imagenet"),
+        "{}",
+        told.message
+    );
 }
 
 #[test]

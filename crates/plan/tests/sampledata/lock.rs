@@ -46,6 +46,7 @@ fn jobs_go_one_by_one_in_order_of_creation() {
         .settle();
     assert_eq!(stage.job_phase("first"), Some(SampleJobPhase::Succeeded));
     assert_eq!(stage.job_phase("second"), Some(SampleJobPhase::Succeeded));
+    assert_eq!(stage.job_told("second", "Waiting").1, "the job has ended");
     assert_eq!(stage.status().operation, None);
     assert_eq!(stage.phase(), Some(SampleSetPhase::Ready));
 }

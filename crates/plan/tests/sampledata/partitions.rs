@@ -127,6 +127,37 @@ fn a_missing_server_makes_the_set_partial_and_keeps_its_node() {
 }
 
 #[test]
+fn a_node_whose_label_is_not_as_it_should_be_is_named() {
+    let upset = |upset: fn(&mut Stage)| {
+        let mut stage = stage(set("imagenet").partitions(2)).settle().change(upset);
+        let plan = stage.plan_set();
+        stage.apply_set(plan);
+        assert_eq!(stage.phase(), Some(SampleSetPhase::PartialReady));
+        let (reason, message) = stage.told("RuntimeReady");
+        assert_eq!(reason, "NodesNotLabelled");
+        let stage = stage.settle();
+        assert_eq!(stage.phase(), Some(SampleSetPhase::Ready));
+        assert_eq!(stage.told("RuntimeReady").0, "AllReady");
+        message
+    };
+    let lost = upset(|stage| {
+        let nodes = &mut stage.seen.labelled_nodes;
+        nodes.remove("node-1");
+        nodes.insert("node-9".to_owned(), "imagenet-runtime-1".to_owned());
+    });
+    let says = "2 of 2 runtime servers are ready; node node-1 does not carry the label \
+                paddlepaddle.org/juicefs-paddle-system.imagenet=imagenet-runtime-1 yet";
+    assert_eq!(lost, says);
+    let left = upset(|stage| {
+        let nodes = &mut stage.seen.labelled_nodes;
+        nodes.insert("node-9".to_owned(), "imagenet-runtime-1".to_owned());
+    });
+    let says = "2 of 2 runtime servers are ready; node node-9 still carries the label \
+                paddlepaddle.org/juicefs-paddle-system.imagenet";
+    assert_eq!(left, says);
+}
+
+#[test]
 fn those_that_are_ready_are_warmed_without_waiting_for_the_rest() {
     let stage = stage(set("imagenet").partitions(2)).change(|stage| {
         let mut late = runtime_pod(1);

@@ -1,8 +1,9 @@
 //! The way of a set from nothing to Ready, and what it waits for.
 
 use api::{Operation, SampleSetPhase};
+use k8s_openapi::api::core::v1::Toleration;
 use plan::Urgency;
-use plan::sampleset::{Child, refuse, urgency};
+use plan::sampleset::{Child, Kind, refuse, urgency};
 
 use crate::support::*;
 
@@ -120,7 +121,7 @@ fn a_set_without_a_bound_volume_or_with_a_pod_in_trouble_says_so() {
     let stage = stage.change(|stage| {
         stage.seen.claim = Child::Ours(plan::sampleset::VolumeView {
             is_bound: true,
-            is_going: false,
+            ..Default::default()
         });
         let mut pod = runtime_pod(0);
         pod.is_ready = false;
@@ -221,6 +222,65 @@ fn without_warmup_a_set_is_ready_after_the_sync() {
     assert_eq!(stage.told("Warm").0, "NotWanted");
 }
 
+/// A volume that outlived its claim is bound to no other.
+#[test]
+fn a_claim_that_was_deleted_comes_back_with_another_volume() {
+    let stage = stage(set("imagenet")).settle().change(|stage| {
+        stage.seen.claim = Child::Missing;
+        stage.seen.volume = Child::Ours(plan::sampleset::VolumeView {
+            is_released: true,
+            ..Default::default()
+        });
+    });
+    let plan = stage.plan_set();
+    assert_eq!(plan.deleted, [Kind::PersistentVolume]);
+    let stage = stage.settle();
+    assert_eq!(stage.told("Bound").0, "Bound");
+    assert_eq!(stage.phase(), Some(SampleSetPhase::Ready));
+}
+
+/// All that does not make up the volume follows the spec all the same.
+#[test]
+fn servers_keep_the_caches_of_their_volume_and_follow_the_rest_of_the_spec() {
+    let path = |path: &str| api::Cache {
+        levels: vec![api::CacheLevel {
+            path: Some(path.to_owned()),
+            ..Default::default()
+        }],
+    };
+    let made = set("imagenet").edit(|spec| spec.cache = Some(path("/mnt/a")));
+    let stage = stage(made).settle();
+    let stage = stage.edit(|set| {
+        set.edit(|spec| {
+            spec.cache = Some(path("/etc"));
+            spec.tolerations = Some(vec![Toleration {
+                key: Some("gpu".to_owned()),
+                ..Default::default()
+            }]);
+        })
+    });
+    let patched = stage.plan_set().patched;
+    let [servers] = patched.as_slice() else {
+        panic!("{patched:?}");
+    };
+    let pod = &servers.value["spec"]["template"]["spec"];
+    assert_eq!(pod["tolerations"][0]["key"], "gpu");
+    let mounted = pod["volumes"].to_string();
+    assert!(
+        mounted.contains("/mnt/a") && !mounted.contains("/etc"),
+        "{mounted}"
+    );
+    let stage = stage.settle().change(|stage| {
+        stage.seen.stateful_set = Child::Missing;
+        stage.seen.volume = Child::Missing;
+    });
+    let created = stage.plan_set().created;
+    let made: Vec<String> = created.iter().map(|made| made.value.to_string()).collect();
+    assert_eq!(made.len(), 2);
+    assert!(made.iter().all(|made| made.contains("/mnt/a")), "{made:?}");
+    assert!(!made.iter().any(|made| made.contains("/etc")), "{made:?}");
+}
+
 #[test]
 fn changes_of_the_volume_are_not_applied_and_said_to_be_so() {
     let stage = stage(set("imagenet")).settle();
@@ -274,6 +334,32 @@ fn why_a_pod_does_not_start_is_looked_at_soon() {
     assert_eq!(stage.plan_set().wake_at, None);
     let stage = stage.change(|stage| stage.seen.pods[0].is_ready = false);
     assert_eq!(stage.plan_set().wake_at, Some(now() + seconds(3)));
+}
+
+#[test]
+fn why_no_pod_is_made_is_looked_at_soon_and_quoted() {
+    let stage = stage(set("imagenet").partitions(2)).settle();
+    let stage = stage.change(|stage| {
+        stage.works = false;
+        stage.seen.pods.truncate(1);
+    });
+    let mut stage = stage.settle();
+    assert_eq!(stage.told("RuntimeReady").0, "RuntimeMissing");
+    assert_eq!(stage.plan_set().wake_at, Some(now() + seconds(3)));
+    let refusal = "create Pod imagenet-runtime-1 in StatefulSet imagenet-runtime failed error: \
+                   pods \"imagenet-runtime-1\" is forbidden: exceeded quota: small";
+    stage.seen.pod_refusal = Some(refusal.to_owned());
+    let stage = stage.settle();
+    let (reason, message) = stage.told("RuntimeReady");
+    assert_eq!(reason, "PodRefused");
+    let says = "1 of 2 runtime servers are ready; StatefulSet imagenet-runtime: ";
+    assert_eq!(message, format!("{says}{refusal}"));
+    assert_eq!(stage.plan_set().wake_at, Some(now() + seconds(10)));
+    // What was seen while the pod was missing says nothing once it is there.
+    let stage = stage.change(|stage| stage.seen.pods.push(runtime_pod(1)));
+    let stage = stage.settle();
+    assert_eq!(stage.phase(), Some(SampleSetPhase::Ready));
+    assert_eq!(stage.plan_set().wake_at, None);
 }
 
 #[test]

@@ -68,6 +68,11 @@ fn mount_options_and_caches() {
         options.sub_dir = Some("a,writeback".to_owned())
     }));
     assert!(message.contains("sub-dir is \"a,writeback\""), "{message}");
+    let message = refused(options(|options| options.sub_dir = Some("../x".to_owned())));
+    assert!(
+        message.contains("sub-dir is \"../x\", which could leave"),
+        "{message}"
+    );
     let message = refused(options(|options| {
         options.free_space_ratio = Some("1.5".to_owned())
     }));

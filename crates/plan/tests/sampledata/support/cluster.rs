@@ -33,7 +33,7 @@ impl Stage {
         for Object { kind, value } in created.into_iter().chain(patched) {
             let volume = VolumeView {
                 is_bound: self.works,
-                is_going: false,
+                ..Default::default()
             };
             let applied = text(&value, labels::APPLIED);
             match kind {

@@ -30,6 +30,7 @@ pub fn settings() -> sampleset::Settings {
         cache_path_prefixes: prefixes.map(str::to_owned).to_vec(),
         allow_local_paths: false,
         default_volume_dir: None,
+        free_space_ratio: None,
     }
 }
 

@@ -152,6 +152,7 @@ fn status() -> BoxedStrategy<SampleSetStatus> {
                 volume: volume.map(|secret| VolumeStatus {
                     key: secret.clone(),
                     secret,
+                    ..VolumeStatus::default()
                 }),
                 cache_status: Some(CacheStatus {
                     partitions,
@@ -205,8 +206,11 @@ fn child<T: Clone + std::fmt::Debug + 'static>(
 }
 
 fn volume() -> impl Strategy<Value = VolumeView> {
-    (any::<bool>(), any::<bool>())
-        .prop_map(|(is_bound, is_going)| VolumeView { is_bound, is_going })
+    any::<(bool, bool, bool)>().prop_map(|(is_bound, is_released, is_going)| VolumeView {
+        is_bound,
+        is_released,
+        is_going,
+    })
 }
 
 pub fn pod() -> impl Strategy<Value = RuntimePod> {
@@ -300,7 +304,12 @@ pub fn any_seen() -> BoxedStrategy<Seen> {
         child(service),
         child(stateful_set),
     );
-    let rest = (any::<bool>(), any::<bool>(), any::<bool>());
+    let rest = (
+        any::<bool>(),
+        any::<bool>(),
+        any::<bool>(),
+        option::of(word()),
+    );
     (
         children,
         vec(pod(), 0..4),
@@ -319,6 +328,7 @@ pub fn any_seen() -> BoxedStrategy<Seen> {
                 service: children.3,
                 stateful_set: children.4,
                 pods,
+                pod_refusal: rest.3,
                 labelled_nodes,
                 has_csi_driver: rest.0,
                 everything_goes: rest.1,
