@@ -360,12 +360,12 @@ fn proceed(
         }
         let newborn: Vec<String> = births.into_iter().map(|(_, key)| key).collect();
         let written = seen.config_map.as_ref().map(|map| &map.data);
-        let data = rendezvous::data(job, roster, seen, &newborn);
+        let data = rendezvous::data(job, roster, seen, &newborn, settings);
         let current = data.as_ref().or(written);
         plan.pods_woken = current
             .map(|data| rendezvous::wakes(job, roster, data, settings))
             .unwrap_or_default();
-        plan.is_urgent |= rendezvous::awaits_record(job, roster);
+        plan.is_urgent |= rendezvous::awaits_record(job, roster, settings);
         plan.config_map = data.filter(|data| Some(data) != written);
     }
     // Once it is gone, nobody else knows that it succeeded; nor does etcd know for long.

@@ -5,7 +5,7 @@ use api::{PaddleJob, Role, labels};
 use serde_json::{Map, Value, json};
 
 use super::environment::{self, KEY_VARIABLE};
-use super::mode::{Intranet, Mode};
+use super::mode::{Intranet, Mode, replicas};
 use super::rendezvous;
 use super::{Settings, data, elastic, gang, heter};
 use crate::names;
@@ -255,7 +255,32 @@ fn required_key(config_map: &str, variable: &str, key: &str) -> Value {
     json!({"name": variable, "valueFrom": {"configMapKeyRef": {"name": config_map, "key": key}}})
 }
 
-/// In Service mode every pod waits until names resolve; in PS mode workers wait
+/// Pods whose names are in DNS as soon as their addresses are known, long before Python has
+/// started: kube-controller-manager writes 30 objects at once and 20 a second then, and a
+/// name takes two writes.
+const NAMED_AT_ONCE: i32 = 16;
+
+/// Whether the init container of all pods waits until names resolve. It takes a kubelet a
+/// second to see that an init container has ended, so a small Collective job does without:
+/// its lists wait for addresses instead, and a worker that finds no name in spite of that
+/// is started again.
+pub fn waits_for_names(job: &PaddleJob, settings: &Settings) -> bool {
+    let spec = &job.spec;
+    let is_restarted = || {
+        let template = spec.role(Role::Worker).and_then(|r| r.template.as_ref());
+        let template = template.map(api::PodTemplate::to_json);
+        let own = template
+            .as_ref()
+            .and_then(|t| t.pointer("/spec/restartPolicy"));
+        own.and_then(Value::as_str) != Some("Never")
+    };
+    let is_small = || replicas(spec, Role::Worker) <= NAMED_AT_ONCE;
+    settings.init_image.is_some()
+        && Intranet::of(spec) == Intranet::Service
+        && (Mode::of(spec) == Mode::Ps || !is_small() || !is_restarted())
+}
+
+/// In Service mode pods wait until names resolve; in PS mode workers wait
 /// until every parameter server accepts connections.
 fn wait_container(
     job: &PaddleJob,
@@ -268,7 +293,7 @@ fn wait_container(
     if elastic::is_elastic(&job.spec) {
         return None;
     }
-    let names = Intranet::of(&job.spec) == Intranet::Service;
+    let names = waits_for_names(job, settings);
     let servers = waits_for_servers(job, birth.role);
     if !names && !servers {
         return None;

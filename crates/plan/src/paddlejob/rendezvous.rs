@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 
 use super::environment::{self, BASE_PORT, PORT_KEY};
 use super::mode::Intranet;
-use super::pods::{common_labels, owner, waits_for_servers};
+use super::pods::{common_labels, owner, waits_for_names, waits_for_servers};
 use super::restart::is_replaced_alone;
 use super::roster::{Member, Roster, State};
 use super::world::{Address, PodView, Seen};
@@ -72,6 +72,7 @@ pub fn data(
     roster: &Roster<'_>,
     seen: &Seen,
     newborn: &[String],
+    settings: &Settings,
 ) -> Option<BTreeMap<String, String>> {
     // Elastic workers find each other through etcd.
     if elastic::is_elastic(&job.spec) {
@@ -86,16 +87,25 @@ pub fn data(
     if roster.has_superfluous() {
         return None;
     }
+    let names_do = !needs_addresses(job, settings);
     let mut hosts: BTreeMap<(Role, i32), String> = BTreeMap::new();
     for member in &roster.members {
+        let (role, rank) = (member.role, member.rank);
+        let is_done = member.state() == State::Done;
         let host = if service {
-            environment::service_host(job, member.role, member.rank)
+            // A name is in DNS when its pod has an address.
+            if !(names_do || is_done || published_address(member).is_some()) {
+                return None;
+            }
+            environment::service_host(job, role, rank)
         } else {
-            let written = || environment::listed_host(&old?.data, member.role, member.rank);
-            published_address(member)
-                .or_else(|| written().filter(|_| member.state() == State::Done))?
+            match published_address(member) {
+                Some(Address::V4(ip)) => ip.to_string(),
+                Some(Address::V6Only) => return None,
+                None => environment::listed_host(&old?.data, role, rank).filter(|_| is_done)?,
+            }
         };
-        hosts.insert((member.role, member.rank), host);
+        hosts.insert((role, rank), host);
     }
     let host = |role, rank| hosts.get(&(role, rank)).cloned().unwrap_or_default();
     let mut data = environment::lists(job, port(job, roster, seen), host);
@@ -119,6 +129,12 @@ pub fn data(
     let kept = kept.filter(|(key, _)| key.starts_with(&prefix) || **key == servers);
     data.extend(kept.map(|(key, value)| (key.clone(), value.clone())));
     Some(data)
+}
+
+/// Whether the lists wait for the addresses of all pods: names are known before, but then
+/// somebody has to wait until they resolve.
+fn needs_addresses(job: &PaddleJob, settings: &Settings) -> bool {
+    Intranet::of(&job.spec) != Intranet::Service || !waits_for_names(job, settings)
 }
 
 /// The ConfigMap, ready to be created.
@@ -148,12 +164,12 @@ pub fn published_size(job: &PaddleJob, attempt: i32, seen: &Seen, role: Role) ->
 }
 
 /// Whether pods are all that the status still has to record before the
-/// ConfigMap can be written: such a status is not put off. In Service mode
+/// ConfigMap can be written: such a status is not put off. Where names are enough
 /// nothing waits for it, but a pod that is lost before it is on record would be
 /// made again behind the back of peers that have met it.
-pub fn awaits_record(job: &PaddleJob, roster: &Roster<'_>) -> bool {
-    let service = Intranet::of(&job.spec) == Intranet::Service;
-    let is_known = |pod: &PodView| service || pod.address.is_some();
+pub fn awaits_record(job: &PaddleJob, roster: &Roster<'_>, settings: &Settings) -> bool {
+    let names_do = !needs_addresses(job, settings);
+    let is_known = |pod: &PodView| names_do || pod.address.is_some();
     roster.members.iter().any(|member| !member.is_recorded())
         && roster
             .members
@@ -170,13 +186,13 @@ pub fn wakes(
     settings: &Settings,
 ) -> Vec<Wake> {
     let has_init = settings.init_image.is_some();
+    // Else the lists were there before the pod.
+    let needs_addresses = needs_addresses(job, settings);
     let servers = data.contains_key(&servers_key(job, roster.attempt));
     let waits = |pod: &PodView| {
         let key = pod.key.as_ref().filter(|key| data.contains_key(*key))?;
         let ready = !(has_init && waits_for_servers(job, pod.role)) || servers;
-        // In Service mode the lists were there before the pod.
-        let needed = Intranet::of(&job.spec) != Intranet::Service
-            || waits_for_servers(job, pod.role) && has_init;
+        let needed = needs_addresses || waits_for_servers(job, pod.role) && has_init;
         let asleep =
             !pod.started && pod.is_scheduled() && pod.is_active() && pod.deleted_at.is_none();
         (ready && needed && asleep && pod.woken.as_ref() != Some(key)).then(|| Wake {
@@ -220,14 +236,11 @@ pub fn has_moved(seen: &Seen, pod: &PodView, told: Option<&Ipv4Addr>) -> bool {
     }
 }
 
-fn published_address(member: &Member<'_>) -> Option<String> {
+fn published_address(member: &Member<'_>) -> Option<Address> {
     let pod = member
         .pod
-        .filter(|_| member.is_recorded() && member.state() != State::Disrupted)?;
-    match pod.address? {
-        Address::V4(ip) => Some(ip.to_string()),
-        Address::V6Only => None,
-    }
+        .filter(|_| member.is_recorded() && member.state() != State::Disrupted);
+    pod?.address
 }
 
 fn servers_started(roster: &Roster<'_>) -> bool {

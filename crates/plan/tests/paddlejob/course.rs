@@ -425,7 +425,7 @@ fn a_job_does_not_count_as_running_while_it_scales() {
 /// written, may be in use.
 #[test]
 fn lists_of_another_size_are_a_size_too() {
-    let new = job("a").workers(2).service();
+    let new = job("a").role(Role::Worker, 2, never_restarted()).service();
     let published = new.plan(&nothing()).config_map.unwrap();
     let grown = new.scaled(Role::Worker, 3);
     let all = seen(&grown, Pod::started).without("worker-2");

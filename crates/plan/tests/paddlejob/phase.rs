@@ -170,10 +170,15 @@ fn huge_pods_are_created_in_portions() {
 
 #[test]
 fn in_service_mode_names_and_lists_come_with_the_pods() {
-    let plan = job("a").workers(2).service().plan(&nothing());
+    let named = |job: Job| job.service().plan(&nothing());
+    let plan = named(job("a").ps(1).workers(1));
     let services: Vec<String> = plan.services_created.iter().map(name_of).collect();
-    assert_eq!(services, ["a-worker-0", "a-worker-1"]);
+    assert_eq!(services, ["a-ps-0", "a-worker-0"]);
     assert!(plan.config_map.unwrap().contains_key(FIRST_KEY));
+    // Who has no init container to wait for names starts when they are in DNS.
+    let plan = named(job("a").workers(2));
+    assert_eq!(plan.services_created.len(), 2);
+    assert_eq!(plan.config_map, None);
 }
 
 #[test]

@@ -37,7 +37,7 @@ fn an_address_is_published_only_when_the_pod_is_on_record() {
 /// on record would be made again, and its peers would not start again with it.
 #[test]
 fn in_service_mode_a_pod_is_put_on_record_at_once() {
-    let job = job("a").workers(2).service();
+    let job = job("a").ps(1).workers(2).service();
     let first = job.plan(&nothing());
     let told = job.status(|status| *status = first.status);
     let one = seen(&told, Pod::created).without("worker-1");
@@ -190,7 +190,7 @@ fn keys_of_earlier_attempts_go() {
 /// would keep the pod from starting.
 #[test]
 fn the_key_of_a_pod_that_is_being_created_stays() {
-    let new = job("a").workers(1).service();
+    let new = job("a").role(Role::Worker, 1, never_restarted()).service();
     let first = new.plan(&nothing());
     let told = new.status(|status| *status = first.status.clone());
     let seen = nothing()
@@ -260,7 +260,7 @@ fn woken(job: &Job, seen: &Seen, init: bool) -> Vec<String> {
 fn who_waits_is_woken_once_and_not_earlier() {
     let ps = job("a").ps(1).workers(1).recorded();
     let collective = job("a").workers(2).recorded();
-    let named = ps.clone().service();
+    let (named, few) = (ps.clone().service(), collective.clone().service());
     let addressed = |job: &Job| seen(job, Pod::addressed);
     let wake = |p: Pod| p.edit(|p| p.woken = p.key.clone());
     let cases: Vec<(&str, &Job, Seen, bool, &[&str])> = vec![
@@ -329,11 +329,34 @@ fn who_waits_is_woken_once_and_not_earlier() {
             &["a-worker-0"],
         ),
         (
-            "Service without the init container: nobody waits",
+            "Service without the init container: all at once",
             &named,
-            addressed(&named).pod("ps-0", Pod::started),
+            addressed(&named),
             false,
+            &["a-ps-0", "a-worker-0"],
+        ),
+        (
+            "a few workers by name: all, when they have addresses",
+            &few,
+            addressed(&few),
+            true,
+            &["a-worker-0", "a-worker-1"],
+        ),
+        (
+            "and nobody before that",
+            &few,
+            addressed(&few).pod("worker-1", |p| p.edit(|p| p.address = None)),
+            true,
             &[],
+        ),
+        (
+            "an address that Paddle can't write has a name",
+            &few,
+            addressed(&few).pod("worker-1", |p| {
+                p.edit(|p| p.address = Some(Address::V6Only))
+            }),
+            true,
+            &["a-worker-0", "a-worker-1"],
         ),
     ];
     for (case, job, seen, init, want) in cases {

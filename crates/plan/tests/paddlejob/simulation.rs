@@ -278,6 +278,7 @@ fn a_job_costs_few_writes() {
         ("Collective", job("a").workers(4)),
         ("PS", job("a").ps(2).workers(2)),
         ("PS by name", job("a").ps(2).workers(2).service()),
+        ("Collective by name", job("a").workers(3).service()),
     ];
     for (case, job) in cases {
         let pods = job.wanted().len();

@@ -79,7 +79,11 @@ pub(super) async fn workers_wait_for_servers_by_service(env: &Env) -> Result<()>
 
 /// Names are known beforehand: nobody waits, nobody is woken.
 pub(super) async fn services_come_first(env: &Env) -> Result<()> {
-    let job = running(env, job("a").workers(2).service()).await?;
+    // A few workers do without an init container: they wait for addresses.
+    let few = running(env, job("few").workers(2).service()).await?;
+    env.let_pass().await?;
+    same("wake-ups of few", wake_ups(env, &few), vec![1, 1])?;
+    let job = running(env, job("a").ps(2).service()).await?;
     env.let_pass().await?;
     same("wake-ups", wake_ups(env, &job), vec![0, 0])?;
     let waited = env.look(|world| {

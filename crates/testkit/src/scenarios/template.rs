@@ -195,7 +195,7 @@ pub(super) async fn wait_container(env: &Env) -> Result<()> {
         (job("coll").workers(2), [("coll-worker-0", None)].into()),
         (
             job("names").workers(2).service(),
-            [("names-worker-0", Some(json!(["wait", "--names"])))].into(),
+            [("names-worker-0", None)].into(),
         ),
     ];
     for (builder, pods) in cases {

@@ -57,6 +57,13 @@ impl Deref for Job {
     }
 }
 
+/// The template of pods that stay as they end.
+pub fn never_restarted() -> Value {
+    let mut template = template();
+    template["spec"]["restartPolicy"] = "Never".into();
+    template
+}
+
 /// A job without roles, just created.
 pub fn job(name: &str) -> Job {
     let mut job = PaddleJob::new(name, PaddleJobSpec::default());
