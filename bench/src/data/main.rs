@@ -192,7 +192,7 @@ impl Bench<'_> {
         let table = Table::of(self.args.images, &local);
         table.show("juicefs, cold", &cold);
         table.show("juicefs, warm", &warm);
-        let images = (2 * self.args.runs * self.args.images) as f64;
+        let images = (EPOCHS * self.args.runs * self.args.images) as f64;
         let (reader, mount) = (
             1e3 * readers as f64 / table.local[0],
             1e3 * mount_cpu / images,
@@ -249,7 +249,7 @@ impl Bench<'_> {
         self.epochs(reading, to).await
     }
 
-    /// Reads everything twice. The kernel has nothing of it in memory before, whatever
+    /// Reads everything again and again. The kernel has nothing of it in memory before, whatever
     /// is measured: not the files, and not what JuiceFS or s3fs cached of them on disk.
     async fn epochs(&mut self, reading: Reading<'_>, to: &mut Epochs) -> anyhow::Result<()> {
         let mut forgets = self.servers.on_disk();
@@ -258,30 +258,34 @@ impl Bench<'_> {
             forgets: &forgets,
             ..reading
         };
-        to.first.push(self.reader.read(first).await?);
-        to.next.push(self.reader.read(reading).await?);
+        let all = [first].into_iter().chain(std::iter::repeat(reading));
+        for (epoch, reading) in to.0.iter_mut().zip(all) {
+            epoch.push(self.reader.read(reading).await?);
+        }
         Ok(())
     }
 }
 
-/// How long the first epoch of a training takes, and the one after it.
+/// How many epochs are read: the first fills the memory of the kernel, the second asks once
+/// more for what reading made it forget of each file, and those after it are all alike.
+const EPOCHS: usize = 3;
+
+/// How long each epoch of a training takes, in each run.
 #[derive(Default)]
-struct Epochs {
-    first: Vec<f64>,
-    next: Vec<f64>,
-}
+struct Epochs([Vec<f64>; EPOCHS]);
 
 impl Epochs {
     /// Per second.
-    fn rates(&self, images: usize) -> [f64; 2] {
-        [&self.first, &self.next].map(|times| images as f64 / median(times.clone()))
+    fn rates(&self, images: usize) -> [f64; EPOCHS] {
+        let times = self.0.each_ref();
+        times.map(|times| images as f64 / median(times.clone()))
     }
 }
 
 /// Rates beside those of the local disk.
 struct Table {
     images: usize,
-    local: [f64; 2],
+    local: [f64; EPOCHS],
 }
 
 impl Table {
@@ -290,14 +294,18 @@ impl Table {
             images,
             local: local.rates(images),
         };
-        println!("                 first epoch, of local   next epoch, of local");
+        println!(
+            "                 first epoch, of local        second, of local         third, of local"
+        );
         table.show("local disk", local);
         table
     }
 
     fn show(&self, name: &str, epochs: &Epochs) {
-        let ([first, next], [local_first, local_next]) = (epochs.rates(self.images), self.local);
-        let (of_first, of_next) = (first / local_first, next / local_next);
-        println!("{name:16} {first:11.1} {of_first:10.2} {next:12.1} {of_next:9.2}");
+        print!("{name:16}");
+        for (rate, local) in epochs.rates(self.images).into_iter().zip(self.local) {
+            print!(" {rate:12.1} {:10.2}", rate / local);
+        }
+        println!();
     }
 }

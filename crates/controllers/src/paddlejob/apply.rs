@@ -167,13 +167,15 @@ pub(super) async fn apply(
 
 /// Removes the finalizer of the Go operator; others stay. False when the API
 /// server takes no change of an object whose spec it would refuse today: then it
-/// stays until somebody mends the object.
+/// stays until somebody mends the object. A webhook that is down is tried again.
 pub(super) async fn remove_finalizer(common: &Common, meta: &ObjectMeta) -> Result<bool, Error> {
     let others = meta.finalizers.iter().flatten();
     let others = others.filter(|name| *name != labels::GO_FINALIZER);
     let others: Vec<String> = others.cloned().collect();
     match common.set_finalizers::<PaddleJob>(meta, &others).await {
-        Err(Error::Apply { source, .. }) if is_refusal(&source) => Ok(false),
+        Err(Error::Apply { source, .. }) if is_refusal(&source) && code(&source) != Some(500) => {
+            Ok(false)
+        }
         removed => removed.map(|()| true),
     }
 }

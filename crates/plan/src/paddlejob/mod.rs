@@ -317,7 +317,7 @@ fn proceed(
         replace_evicted(plan, roster, now);
         let port = rendezvous::port(job, roster, seen);
         // What is being created may be of an older attempt: it is seen first.
-        // And in Service mode the lists come first, which wait for surplus pods.
+        // And lists of names come first, which wait for surplus pods.
         let is_settled = seen.creating.is_empty() && !roster.has_superfluous();
         let births = if is_settled && gang_waits.is_none() {
             births(job, roster)
@@ -358,14 +358,15 @@ fn proceed(
             plan.events.push(Event::warning("PodReplaced", message));
             plan.is_urgent = true;
         }
+        let names_do = pods::waits_for_names(job, settings);
         let newborn: Vec<String> = births.into_iter().map(|(_, key)| key).collect();
         let written = seen.config_map.as_ref().map(|map| &map.data);
-        let data = rendezvous::data(job, roster, seen, &newborn, settings);
+        let data = rendezvous::data(job, roster, seen, &newborn, names_do);
         let current = data.as_ref().or(written);
         plan.pods_woken = current
-            .map(|data| rendezvous::wakes(job, roster, data, settings))
+            .map(|data| rendezvous::wakes(job, roster, data, names_do, settings))
             .unwrap_or_default();
-        plan.is_urgent |= rendezvous::awaits_record(job, roster, settings);
+        plan.is_urgent |= rendezvous::awaits_record(roster, names_do);
         plan.config_map = data.filter(|data| Some(data) != written);
     }
     // Once it is gone, nobody else knows that it succeeded; nor does etcd know for long.

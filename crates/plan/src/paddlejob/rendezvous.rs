@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 
 use super::environment::{self, BASE_PORT, PORT_KEY};
 use super::mode::Intranet;
-use super::pods::{common_labels, owner, waits_for_names, waits_for_servers};
+use super::pods::{common_labels, owner, waits_for_servers};
 use super::restart::is_replaced_alone;
 use super::roster::{Member, Roster, State};
 use super::world::{Address, PodView, Seen};
@@ -64,7 +64,7 @@ pub fn port(job: &PaddleJob, roster: &Roster<'_>, seen: &Seen) -> u16 {
 }
 
 /// The data that the ConfigMap should have now; `None` while not every address
-/// is known, while a pod that it does not list may start, and when the map
+/// is known (unless names do, because somebody waits until they resolve), while a pod that it does not list may start, and when the map
 /// belongs to pods of a Go operator, which would meet other values in it after
 /// a restart of a container.
 pub fn data(
@@ -72,7 +72,7 @@ pub fn data(
     roster: &Roster<'_>,
     seen: &Seen,
     newborn: &[String],
-    settings: &Settings,
+    names_do: bool,
 ) -> Option<BTreeMap<String, String>> {
     // Elastic workers find each other through etcd.
     if elastic::is_elastic(&job.spec) {
@@ -87,7 +87,6 @@ pub fn data(
     if roster.has_superfluous() {
         return None;
     }
-    let names_do = !needs_addresses(job, settings);
     let mut hosts: BTreeMap<(Role, i32), String> = BTreeMap::new();
     for member in &roster.members {
         let (role, rank) = (member.role, member.rank);
@@ -131,12 +130,6 @@ pub fn data(
     Some(data)
 }
 
-/// Whether the lists wait for the addresses of all pods: names are known before, but then
-/// somebody has to wait until they resolve.
-fn needs_addresses(job: &PaddleJob, settings: &Settings) -> bool {
-    Intranet::of(&job.spec) != Intranet::Service || !waits_for_names(job, settings)
-}
-
 /// The ConfigMap, ready to be created.
 pub fn config_map(job: &PaddleJob, data: &BTreeMap<String, String>) -> Value {
     let name = job.metadata.name.as_deref().unwrap_or_default();
@@ -164,11 +157,10 @@ pub fn published_size(job: &PaddleJob, attempt: i32, seen: &Seen, role: Role) ->
 }
 
 /// Whether pods are all that the status still has to record before the
-/// ConfigMap can be written: such a status is not put off. Where names are enough
+/// ConfigMap can be written: such a status is not put off. Where names do
 /// nothing waits for it, but a pod that is lost before it is on record would be
 /// made again behind the back of peers that have met it.
-pub fn awaits_record(job: &PaddleJob, roster: &Roster<'_>, settings: &Settings) -> bool {
-    let names_do = !needs_addresses(job, settings);
+pub fn awaits_record(roster: &Roster<'_>, names_do: bool) -> bool {
     let is_known = |pod: &PodView| names_do || pod.address.is_some();
     roster.members.iter().any(|member| !member.is_recorded())
         && roster
@@ -183,16 +175,16 @@ pub fn wakes(
     job: &PaddleJob,
     roster: &Roster<'_>,
     data: &BTreeMap<String, String>,
+    names_do: bool,
     settings: &Settings,
 ) -> Vec<Wake> {
     let has_init = settings.init_image.is_some();
-    // Else the lists were there before the pod.
-    let needs_addresses = needs_addresses(job, settings);
     let servers = data.contains_key(&servers_key(job, roster.attempt));
     let waits = |pod: &PodView| {
         let key = pod.key.as_ref().filter(|key| data.contains_key(*key))?;
         let ready = !(has_init && waits_for_servers(job, pod.role)) || servers;
-        let needed = needs_addresses || waits_for_servers(job, pod.role) && has_init;
+        // Lists of names were there before the pod.
+        let needed = !names_do || waits_for_servers(job, pod.role) && has_init;
         let asleep =
             !pod.started && pod.is_scheduled() && pod.is_active() && pod.deleted_at.is_none();
         (ready && needed && asleep && pod.woken.as_ref() != Some(key)).then(|| Wake {

@@ -77,9 +77,9 @@ pub(super) async fn workers_wait_for_servers_by_service(env: &Env) -> Result<()>
     same("wake-ups", wake_ups(env, &job), vec![0, 1])
 }
 
-/// Names are known beforehand: nobody waits, nobody is woken.
+/// Names are known beforehand: nobody waits, nobody is woken. A few workers do without an init
+/// container, and wait for addresses instead.
 pub(super) async fn services_come_first(env: &Env) -> Result<()> {
-    // A few workers do without an init container: they wait for addresses.
     let few = running(env, job("few").workers(2).service()).await?;
     env.let_pass().await?;
     same("wake-ups of few", wake_ups(env, &few), vec![1, 1])?;

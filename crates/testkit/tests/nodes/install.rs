@@ -64,9 +64,10 @@ pub async fn restricted(bed: &Bed) {
     let level = "pod-security.kubernetes.io/enforce=restricted";
     shell.run(&format!("kubectl label namespace paddle-jobs {level}"));
     let mut job = job("paddle-jobs", "strict", 2);
-    // Its init container has to satisfy the level too.
+    // Its init container has to satisfy the level too, which workers have that stay ended.
     job["spec"]["intranet"] = json!("Service");
     job["spec"]["worker"]["template"]["spec"] = json!({
+        "restartPolicy": "Never",
         "securityContext": {
             "runAsNonRoot": true,
             "runAsUser": 65532,
@@ -86,6 +87,8 @@ pub async fn restricted(bed: &Bed) {
     bed.apply(&job);
     let phase = "kubectl -n paddle-jobs get pdj/strict -o jsonpath='{.status.phase}'";
     bed.prints(phase, "Running").await;
+    let waited = "kubectl -n paddle-jobs get pod/strict-worker-0 -o jsonpath='{.spec.initContainers[*].name}'";
+    bed.prints(waited, "coord-paddle").await;
     bed.judge_refusals();
     uninstall::by_helm(bed, "paddle-managers").await;
     shell.run("kubectl delete namespace paddle-jobs");

@@ -39,7 +39,7 @@ pub async fn wide_and_deep(bed: &Bed) {
     bed.clean_up().await;
 }
 
-/// Collective, on the network of the pods and on that of the nodes.
+/// Collective, by address, on the network of the nodes, and by name.
 pub async fn resnet(bed: &Bed) {
     bed.install().await;
     create(bed, ["resnet", "host"]);
@@ -52,6 +52,18 @@ pub async fn resnet(bed: &Bed) {
         bed.field(&pod, ".spec.hostNetwork")
     };
     assert_eq!([0, 1].map(is_on_host), ["true", "true"]);
+    let by_name =
+        "sed -e 's/name: resnet$/name: resnet-named/' -e 's/^spec:/&\\n  intranet: Service/'";
+    bed.shell.run(&format!(
+        "{by_name} deploy/examples/resnet.yaml | kubectl -n paddle-system apply -f -"
+    ));
+    train_as_one(bed, "resnet-named");
+    let endpoints = ".data.PADDLE_TRAINER_ENDPOINTS";
+    let named = [0, 1].map(|rank| format!("resnet-named-worker-{rank}.paddle-system:36000"));
+    assert_eq!(
+        bed.field("configmap/resnet-named", endpoints),
+        named.join(",")
+    );
     bed.clean_up().await;
 }
 

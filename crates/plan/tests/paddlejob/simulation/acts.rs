@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use proptest::sample::select;
 
 use crate::support::world::{Counts, Habits, Kind, World};
-use crate::support::{Job, job, seconds};
+use crate::support::{Job, job, never_restarted, seconds, template};
 
 /// Something that happens. Numbers choose among the pods that it can happen to.
 #[derive(Clone, Debug)]
@@ -223,8 +223,12 @@ pub(super) fn jobs() -> impl Strategy<Value = Job> {
     const POLICIES: [&str; 4] = ["Always", "Never", "OnFailure", "OnCompletion"];
     let policy = prop::option::of(select(&POLICIES[..]).prop_map(str::to_owned));
     let intranet = select(&["PodIP", "Service", "Host"][..]);
-    (0..=2, 1..=3, intranet, 0..=2, policy).prop_map(|(ps, workers, intranet, limit, policy)| {
-        let job = job("a").workers(workers).backoff_limit(limit);
+    // Who is never restarted waits for names in an init container.
+    let workers = (1..=3, select(vec![template(), never_restarted()]));
+    (0..=2, workers, intranet, 0..=2, policy).prop_map(|(ps, workers, intranet, limit, policy)| {
+        let (replicas, template) = workers;
+        let job = job("a").role(Role::Worker, replicas, template);
+        let job = job.backoff_limit(limit);
         let job = if ps > 0 { job.ps(ps) } else { job };
         job.spec(|spec| {
             spec.intranet = Some(intranet.to_owned());
