@@ -27,6 +27,10 @@ const KEPT_FREE: f64 = 0.1;
 /// all folders first.
 const FILES_KNOWN_FOR: i64 = 3600;
 
+/// Of how many files a mount knows that much, at a few hundred bytes each. Of those beyond it the
+/// kernel drops at the next epoch what it has in memory, and JuiceFS stops at 10,000 by itself.
+const FILES_KNOWN: i64 = 1_000_000;
+
 /// The memory limit that the CSI driver gives its mount pods, in MiB.
 const MOUNT_MEMORY: i64 = 5 * 1024;
 
@@ -147,6 +151,7 @@ pub fn mount_options(set: &SampleSet, settings: &Settings) -> Vec<String> {
         flag("writeback", options.writeback),
         flag("cache-partial-only", options.cache_partial_only),
         of_files("open-cache", options.open_cache),
+        number("open-cache-limit", Some(FILES_KNOWN)),
         // JuiceFS spelt it `sub-dir` in 2021.
         text("subdir", options.sub_dir.as_deref()),
     ]
