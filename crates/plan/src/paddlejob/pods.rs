@@ -255,13 +255,13 @@ fn required_key(config_map: &str, variable: &str, key: &str) -> Value {
     json!({"name": variable, "valueFrom": {"configMapKeyRef": {"name": config_map, "key": key}}})
 }
 
-/// Pods whose names are in DNS as soon as their addresses are known, long before Python has
-/// started: kube-controller-manager writes 30 objects at once and 20 a second then, and a
+/// So many pods have their names in DNS soon after their addresses are known, before Python
+/// has started: kube-controller-manager writes 30 objects at once and 20 a second then, and a
 /// name takes two writes.
 const NAMED_AT_ONCE: i32 = 16;
 
 /// Whether the init container of all pods waits until names resolve. It takes a kubelet a
-/// second to see that an init container has ended, so a small Collective job does without:
+/// second to see that an init container has ended, so a small job without servers does without:
 /// its lists wait for addresses instead, and a worker that finds no name in spite of that
 /// is started again.
 pub fn waits_for_names(job: &PaddleJob, settings: &Settings) -> bool {

@@ -64,9 +64,10 @@ pub fn port(job: &PaddleJob, roster: &Roster<'_>, seen: &Seen) -> u16 {
 }
 
 /// The data that the ConfigMap should have now; `None` while not every address
-/// is known (unless names do, because somebody waits until they resolve), while a pod that it does not list may start, and when the map
-/// belongs to pods of a Go operator, which would meet other values in it after
-/// a restart of a container.
+/// is known (unless names do, because somebody waits until they resolve), while
+/// a pod that it does not list may start, and when the map belongs to pods of a
+/// Go operator, which would meet other values in it after a restart of a
+/// container.
 pub fn data(
     job: &PaddleJob,
     roster: &Roster<'_>,
@@ -92,7 +93,7 @@ pub fn data(
         let (role, rank) = (member.role, member.rank);
         let is_done = member.state() == State::Done;
         let host = if service {
-            // A name is in DNS when its pod has an address.
+            // A name is in DNS soon after its pod has an address.
             if !(names_do || is_done || published_address(member).is_some()) {
                 return None;
             }
