@@ -5,6 +5,7 @@
 
 #![expect(clippy::print_stdout, reason = "a benchmark prints its figures")]
 
+mod awake;
 mod link;
 mod reader;
 mod servers;
@@ -16,6 +17,7 @@ use bench::median;
 use cache_api::{Sampler, Sync, Task, Warmup};
 use clap::Parser;
 
+use awake::Awake;
 use reader::{Reader, Reading};
 use servers::Servers;
 
@@ -34,6 +36,9 @@ struct Args {
     /// The bandwidth of the link in Mbit/s
     #[arg(long, default_value = "50")]
     link: u64,
+    /// Let idle cores sleep, as they do where nothing trains
+    #[arg(long)]
+    cores_sleep: bool,
 }
 
 #[tokio::main]
@@ -44,6 +49,7 @@ async fn main() -> anyhow::Result<()> {
     let python = args.installed.join("paddle-3.3.1/bin/python");
     let reader = Reader::start(&python, &local, args.images).await?;
     println!("{} images, {} runs", args.images, args.runs);
+    let _awake = keep_awake(args.cores_sleep);
     let servers = Servers::start(&args.installed, dir.path()).await?;
     let from = format!("file://{}/", local.display());
     servers
@@ -60,6 +66,19 @@ async fn main() -> anyhow::Result<()> {
         // Nothing is left mounted.
         _ = tokio::signal::ctrl_c() => anyhow::bail!("interrupted"),
     }
+}
+
+/// Keeps cores awake, where that is wanted and can be; says which it is.
+fn keep_awake(cores_sleep: bool) -> Option<Awake> {
+    let awake = match cores_sleep {
+        true => Err("as asked".to_owned()),
+        false => Awake::ask().map_err(|error| error.to_string()),
+    };
+    match &awake {
+        Ok(_) => println!("idle cores stay awake, as beside a training"),
+        Err(why) => println!("idle cores may sleep ({why}): each file that is opened wakes one"),
+    }
+    awake.ok()
 }
 
 struct Bench<'a> {
