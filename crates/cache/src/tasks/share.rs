@@ -86,6 +86,14 @@ pub(super) fn select(root: &Path, order: &Warmup) -> Result<Selection, Error> {
     })
 }
 
+/// Whether every file is this node's, whatever files there are: then they need not be
+/// listed first.
+pub(super) fn takes_everything(order: &Warmup) -> bool {
+    let sampler = &order.sampler;
+    let has_all_ranks = order.partition == 0 && sampler.ranks_per_partition >= sampler.replicas;
+    has_all_ranks && !sampler.drop_last && sampler.order == Order::All && order.paths.is_empty()
+}
+
 fn what_counts(order: &Warmup, list: Option<PathBuf>) -> Result<sampler::Order, Error> {
     match (order.sampler.order, list) {
         (Order::All, _) => Ok(sampler::Order::All),
@@ -235,6 +243,26 @@ mod tests {
         some.evict_others = true;
         let selection = select(dir.path(), &some).unwrap();
         assert_eq!((selection.share.len(), selection.others.len()), (5, 6));
+    }
+
+    #[test]
+    fn everything_is_taken_by_who_has_all_ranks_and_leaves_nothing_out() {
+        assert!(takes_everything(&order(1, 0)));
+        let mut spare = order(1, 0);
+        spare.sampler.ranks_per_partition = 8;
+        assert!(takes_everything(&spare));
+        let changes: [fn(&mut Warmup); 5] = [
+            |order| order.partition = 1,
+            |order| order.sampler.replicas = 9,
+            |order| order.sampler.drop_last = true,
+            |order| order.sampler.order = Order::Image,
+            |order| order.paths = vec!["c0".to_owned()],
+        ];
+        for change in changes {
+            let mut other = spare.clone();
+            change(&mut other);
+            assert!(!takes_everything(&other), "{other:?}");
+        }
     }
 
     #[test]

@@ -5,13 +5,12 @@ use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::time::Duration;
 
-use cache_api::{Order, Outcome, Progress, Warmup, reason};
+use cache_api::{Listing, Order, Outcome, Progress, Warmup, reason};
 use juicefs::{Error, Stats, Targets};
 
-use super::share::{Selection, select};
+use super::share::{Selection, select, takes_everything};
 use super::{Context, blocking};
 
 /// How often, and how soon again, is looked whether all is cached.
@@ -24,33 +23,78 @@ impl Context {
         order: &Warmup,
         progress: impl Fn(Progress),
     ) -> Result<Outcome, Error> {
+        if takes_everything(order) {
+            return self.warm_everything(order, progress).await;
+        }
+        let selection = self.select(order).await?;
+        if !selection.others.is_empty() {
+            let list = self.list("evict.list", &selection.others).await?;
+            self.juicefs.evict(Targets::List(&list)).await?;
+        }
+        let list = self.list("warmup.list", &selection.share).await?;
+        let outcome = match selection.share.is_empty() {
+            true => outcome(selection.listing, 0, 0),
+            false => self.warm_share(order, selection, &list, progress).await?,
+        };
+        self.keep_share(outcome.share.unwrap_or_default(), Some(list))
+            .await?;
+        Ok(outcome)
+    }
+
+    /// Files are read while they are still being listed.
+    async fn warm_everything(
+        &self,
+        order: &Warmup,
+        progress: impl Fn(Progress),
+    ) -> Result<Outcome, Error> {
+        let root = [self.root().to_owned()];
+        let measuring = async {
+            let listing = self.select(order).await?.listing;
+            let measured = Measured {
+                files: listing.files,
+                bytes: self.juicefs.info(self.root()).await?.length,
+            };
+            Ok((listing, measured))
+        };
+        let filling = self.fill(order, Targets::Paths(&root), measuring, progress);
+        let outcome = filling.await?;
+        self.keep_share(outcome.share.unwrap_or_default(), None)
+            .await?;
+        Ok(outcome)
+    }
+
+    async fn warm_share(
+        &self,
+        order: &Warmup,
+        selection: Selection,
+        list: &Path,
+        progress: impl Fn(Progress),
+    ) -> Result<Outcome, Error> {
+        let tops = match order.paths.as_slice() {
+            [] => vec![self.root().to_owned()],
+            paths => self.existing(paths).await?,
+        };
+        // juicefs is several times faster at directories than at lists.
+        let targets = match selection.is_whole {
+            true => Targets::Paths(&tops),
+            false => Targets::List(list),
+        };
+        let root = self.root().to_owned();
+        let measuring = async {
+            let Selection { listing, share, .. } = selection;
+            let measured = blocking(move || measure(&root, &share)).await?;
+            Ok((listing, measured))
+        };
+        self.fill(order, targets, measuring, progress).await
+    }
+
+    async fn select(&self, order: &Warmup) -> Result<Selection, Error> {
         let (root, chosen) = (self.root().to_owned(), order.clone());
         let selection = blocking(move || select(&root, &chosen)).await??;
         if selection.listing.files == 0 {
             self.is_empty(order).await?;
         }
-        if !selection.others.is_empty() {
-            let list = self.list("evict.list", &selection.others).await?;
-            self.juicefs.evict(Targets::List(&list)).await?;
-        }
-        let list = match selection.is_whole && order.paths.is_empty() {
-            true => None,
-            false => Some(self.list("warmup.list", &selection.share).await?),
-        };
-        let outcome = match selection.share.is_empty() {
-            true => Outcome {
-                share: Some(0),
-                cached: Some(0),
-                listing: Some(selection.listing),
-            },
-            false => {
-                self.fill(order, selection, list.as_deref(), progress)
-                    .await?
-            }
-        };
-        self.keep_share(outcome.share.unwrap_or_default(), list)
-            .await?;
-        Ok(outcome)
+        Ok(selection)
     }
 
     /// An order that takes none of the files that there are is a mistake; a volume
@@ -74,33 +118,19 @@ impl Context {
         Err(Error::new(reason::NOTHING_SELECTED, message))
     }
 
+    /// Reads targets into the cache; meanwhile it is measured how much they are.
     async fn fill(
         &self,
         order: &Warmup,
-        selection: Selection,
-        list: Option<&Path>,
+        targets: Targets<'_>,
+        measuring: impl Future<Output = Result<(Listing, Measured), Error>>,
         progress: impl Fn(Progress),
     ) -> Result<Outcome, Error> {
-        let Selection {
-            listing,
-            share,
-            is_whole,
-            ..
-        } = selection;
-        // juicefs is several times faster at directories than at lists.
-        let tops = match order.paths.as_slice() {
-            [] => vec![self.root().to_owned()],
-            paths => self.existing(paths).await?,
-        };
-        let share = Arc::new(share);
-        let targets = match list {
-            Some(list) if !is_whole => Targets::List(list),
-            _ => Targets::Paths(&tops),
-        };
         let before = self.stats().await?;
-        let measured =
-            self.read_while_measured(order, is_whole, targets, &share, before, &progress);
-        let Measured { files, bytes } = measured.await?;
+        let reading = self.juicefs.warmup(targets, order.threads);
+        let (listing, Measured { files, bytes }) = self
+            .read_while_measured(reading, measuring, before, &progress)
+            .await?;
         let cached = match before.cached == 0 && self.holds(bytes).await? {
             // Nothing was cached, and now it is as much as was read: this is it.
             true => bytes,
@@ -118,54 +148,40 @@ impl Context {
             bytes: cached,
             total_bytes: Some(bytes),
         });
-        Ok(Outcome {
-            listing: Some(listing),
-            share: Some(bytes),
-            cached: Some(cached),
-        })
+        Ok(outcome(listing, bytes, cached))
     }
 
-    /// Warms up; meanwhile adds up how much that is, and tells how far it is.
+    /// Tells how far it is.
     async fn read_while_measured(
         &self,
-        order: &Warmup,
-        is_whole: bool,
-        targets: Targets<'_>,
-        share: &Arc<Vec<PathBuf>>,
+        reading: impl Future<Output = Result<(), Error>>,
+        measuring: impl Future<Output = Result<(Listing, Measured), Error>>,
         before: Stats,
         progress: &impl Fn(Progress),
-    ) -> Result<Measured, Error> {
-        let files = share.len() as u64;
-        let measuring = async {
-            if is_whole && order.paths.is_empty() {
-                let bytes = self.juicefs.info(self.root()).await?.length;
-                return Ok(Measured { files, bytes });
-            }
-            let (root, share) = (self.root().to_owned(), Arc::clone(share));
-            blocking(move || measure(&root, &share)).await
-        };
+    ) -> Result<(Listing, Measured), Error> {
+        let mut reading = std::pin::pin!(reading);
         let mut measuring = std::pin::pin!(measuring);
-        let warmup = self.juicefs.warmup(targets, order.threads);
-        let mut warmup = std::pin::pin!(warmup);
         let mut changes = self.figures.changes();
-        let mut measured: Option<Measured> = None;
+        let mut measured = None;
         loop {
             tokio::select! {
-                done = &mut warmup => break done?,
+                done = &mut reading => break done?,
                 found = &mut measuring, if measured.is_none() => measured = Some(found?),
                 changed = changes.changed() => if changed.is_err() {
                     std::future::pending::<()>().await;
                 },
             }
-            let bytes = measured.map(|measured| measured.bytes);
+            let total = measured
+                .as_ref()
+                .map(|(_, total): &(Listing, Measured)| *total);
             let cached = changes.borrow().cached.saturating_sub(before.cached);
-            let cached = bytes.map_or(cached, |bytes| cached.min(bytes));
+            let cached = total.map_or(cached, |total| cached.min(total.bytes));
             progress(Progress {
                 // In proportion: juicefs counts blocks, not files.
-                files: bytes.map_or(0, |bytes| proportion(files, cached, bytes)),
-                total_files: Some(files),
+                files: total.map_or(0, |total| proportion(total.files, cached, total.bytes)),
+                total_files: total.map(|total| total.files),
                 bytes: cached,
-                total_bytes: bytes,
+                total_bytes: total.map(|total| total.bytes),
             });
         }
         match measured {
@@ -226,6 +242,14 @@ fn write_list(list: &Path, root: &Path, files: &[PathBuf]) -> io::Result<()> {
         }
     }
     out.flush()
+}
+
+fn outcome(listing: Listing, share: u64, cached: u64) -> Outcome {
+    Outcome {
+        listing: Some(listing),
+        share: Some(share),
+        cached: Some(cached),
+    }
 }
 
 /// How much something is.
