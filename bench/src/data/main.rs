@@ -9,6 +9,7 @@ mod awake;
 mod link;
 mod reader;
 mod servers;
+mod status;
 
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -30,12 +31,18 @@ struct Args {
     /// How many images there are, of about 100 KB each
     #[arg(long, default_value = "500")]
     images: usize,
+    /// How many copies of them are synced and warmed up, which is soon done with one
+    #[arg(long, default_value = "6")]
+    copies: usize,
     /// How often everything is measured; the median counts
     #[arg(long, default_value = "5")]
     runs: usize,
     /// The bandwidth of the link in Mbit/s
     #[arg(long, default_value = "50")]
     link: u64,
+    /// How many files the volume has while nothing changes
+    #[arg(long, default_value = "100000")]
+    files: usize,
     /// Let idle cores sleep, as they do where nothing trains
     #[arg(long)]
     cores_sleep: bool,
@@ -52,9 +59,11 @@ async fn main() -> anyhow::Result<()> {
     let _awake = keep_awake(args.cores_sleep);
     let servers = Servers::start(&args.installed, dir.path()).await?;
     let from = format!("file://{}/", local.display());
-    servers
-        .juicefs(&["sync", "--no-https", &from, &servers.source()])
-        .await?;
+    let copies = (0..args.copies).map(|copy| format!("copies/{copy}"));
+    for folder in copies.chain([IMAGES.to_owned()]) {
+        let to = servers.source(&folder);
+        servers.juicefs(&["sync", "--no-https", &from, &to]).await?;
+    }
     let mut bench = Bench {
         args: &args,
         servers: &servers,
@@ -81,6 +90,9 @@ fn keep_awake(cores_sleep: bool) -> Option<Awake> {
     awake.ok()
 }
 
+/// The folder of those that are read, in the source as in the volume.
+const IMAGES: &str = "images";
+
 struct Bench<'a> {
     args: &'a Args,
     servers: &'a Servers,
@@ -91,16 +103,23 @@ struct Bench<'a> {
 impl Bench<'_> {
     async fn measure(&mut self) -> anyhow::Result<()> {
         self.compare_syncs().await?;
+        self.sync("copies", "copies").await?;
         self.compare_warmups().await?;
+        // Blocks of files that are gone would stay cached.
+        self.evict().await?;
+        self.remove("copies").await?;
+        self.sync(IMAGES, IMAGES).await?;
         for readers in [1, 2] {
             self.compare_reading(readers).await?;
         }
-        self.compare_raw_reading().await
+        self.compare_raw_reading().await?;
+        let Bench { args, servers, .. } = self;
+        status::compare(servers, args.images, args.files, args.runs).await
     }
 
-    async fn sync(&self, destination: &str) -> anyhow::Result<()> {
+    async fn sync(&self, folder: &str, destination: &str) -> anyhow::Result<()> {
         let sync = Sync {
-            source: self.servers.source(),
+            source: self.servers.source(folder),
             destination: destination.to_owned(),
             no_https: true,
             ..Sync::default()
@@ -108,20 +127,22 @@ impl Bench<'_> {
         self.servers.operate(Task::Sync(sync)).await
     }
 
-    /// Copies from S3 into the volume. The last copy stays.
+    /// Copies from S3 into the volume.
     async fn compare_syncs(&self) -> anyhow::Result<()> {
         let Bench { args, servers, .. } = self;
+        let source = servers.source("copies");
         let (mut plain, mut ours) = (Vec::new(), Vec::new());
         for run in 0..args.runs {
             // Neither is always the first.
             for is_ours in [run % 2 == 0, run % 2 == 1] {
                 let begin = Instant::now();
                 match is_ours {
-                    true => self.sync("ours").await?,
+                    true => self.sync("copies", "ours").await?,
                     false => {
                         let to = "jfs://volume/plain/";
-                        let words = ["sync", "--no-https", &servers.source(), to];
-                        servers.juicefs(&words).await?;
+                        servers
+                            .juicefs(&["sync", "--no-https", &source, to])
+                            .await?;
                     }
                 }
                 let took = begin.elapsed().as_secs_f64();
@@ -130,10 +151,14 @@ impl Bench<'_> {
             self.remove("plain").await?;
             self.remove("ours").await?;
         }
-        self.sync("images").await?;
-        let what = format!("sync of {} files from S3", args.images);
+        let what = format!("sync of {} files from S3", self.copied());
         Self::report(&what, median(plain), median(ours));
         Ok(())
+    }
+
+    /// How many files the copies have.
+    fn copied(&self) -> usize {
+        self.args.copies * self.args.images
     }
 
     async fn remove(&self, folder: &str) -> anyhow::Result<()> {
@@ -174,7 +199,7 @@ impl Bench<'_> {
             self.warm().await?;
             ours.push(begin.elapsed().as_secs_f64());
         }
-        let what = format!("warmup of {} files", self.args.images);
+        let what = format!("warmup of {} files", self.copied());
         Self::report(&what, median(plain), median(ours));
         Ok(())
     }

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, bail};
 use api::SampleSet;
 use bench::server;
-use cache_api::{Client, Credentials, Identity, JobState, NewJob, Poll, Task};
+use cache_api::{Cache, Client, Credentials, Identity, JobState, NewJob, Poll, Task};
 use juicefs::{Juicefs, Mount, MountOptions, Volume};
 use plan::sampleset::Settings;
 use plan::sampleset::volume::mount_options;
@@ -120,9 +120,9 @@ impl Servers {
             .into()
     }
 
-    /// The folder of the S3 server that holds the source.
-    pub(crate) fn source(&self) -> String {
-        format!("minio://{}/{BUCKET}/source/", self.link.address)
+    /// A folder of the source, in the S3 server.
+    pub(crate) fn source(&self, folder: &str) -> String {
+        format!("minio://{}/{BUCKET}/source/{folder}/", self.link.address)
     }
 
     /// A plain command of JuiceFS to its end.
@@ -165,6 +165,11 @@ impl Servers {
         }
     }
 
+    /// What our own server tells of the cache.
+    pub(crate) async fn cache(&self, poll: Poll) -> anyhow::Result<Cache> {
+        Ok(self.runtime.client.cache(Some(poll)).await?)
+    }
+
     /// Mounts the source by s3fs, with a cache that is empty.
     pub(crate) async fn s3fs(&self) -> anyhow::Result<S3fs> {
         let program = self.installed.join("s3fs/bin/s3fs");
@@ -184,7 +189,7 @@ impl Servers {
         let mut command = Command::new(program);
         command
             .env("LD_LIBRARY_PATH", self.installed.join("s3fs/lib"))
-            .arg(format!("{BUCKET}:/source"))
+            .arg(format!("{BUCKET}:/source/images"))
             .arg(&at)
             .args(["-o", &options]);
         run(command).await?;
