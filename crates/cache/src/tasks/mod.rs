@@ -69,7 +69,8 @@ impl Context {
             [] => vec![self.root().to_owned()],
             paths => self.existing(paths).await?,
         };
-        self.juicefs.evict(Targets::Paths(&targets)).await?;
+        // A link that leads nowhere has nothing cached, and juicefs would fail.
+        self.evict(targets, |path| path.exists()).await?;
         Ok(Outcome::default())
     }
 
@@ -96,13 +97,31 @@ impl Context {
         let removed = match targets.is_empty() {
             true => Ok(()),
             false => {
-                self.juicefs.evict(Targets::Paths(&targets)).await?;
+                // juicefs follows a link, but what it leads to stays.
+                self.evict(targets.clone(), |path| !path.is_symlink())
+                    .await?;
                 self.juicefs.rmr(&targets).await
             }
         };
         // Some of it may be gone even if not all is.
         self.recount().await;
         removed.map(|()| Outcome::default())
+    }
+
+    /// Drops what is cached of those paths that it concerns.
+    async fn evict(
+        &self,
+        mut paths: Vec<PathBuf>,
+        concerns: fn(&Path) -> bool,
+    ) -> Result<(), Error> {
+        let paths = blocking(move || {
+            paths.retain(|path| concerns(path));
+            paths
+        });
+        match paths.await?.as_slice() {
+            [] => Ok(()),
+            paths => self.juicefs.evict(Targets::Paths(paths)).await,
+        }
     }
 
     /// Where paths are on this machine.

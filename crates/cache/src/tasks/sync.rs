@@ -27,6 +27,10 @@ impl Context {
             .folder()
             .await?
             .join(paths::relative(&order.destination)?);
+        // An earlier server may have been killed in the middle of one, and with its pod what it
+        // knew of that is gone.
+        let (root, folder) = (self.root().to_owned(), order.destination.clone());
+        blocking(move || sweep(&root, &folder)).await?;
         let tell = |figures: Figures| {
             progress(Progress {
                 files: figures.done,

@@ -83,6 +83,24 @@ async fn specs_that_can_not_work_say_what_would() {
     // Jobs: refused at once, and looked at again when they are corrected.
     let cases = [
         ("up", rmr("../x"), "'..' is not allowed"),
+        (
+            "over",
+            json!({
+                "type": "sync",
+                "sampleSetRef": {"name": "data"},
+                "syncOptions": {"destination": "..", "delete-dst": true},
+            }),
+            "'..' is not allowed",
+        ),
+        (
+            "threads",
+            json!({
+                "type": "warmup",
+                "sampleSetRef": {"name": "data"},
+                "warmupOptions": {"threads": 65_536},
+            }),
+            "at most 65535",
+        ),
         ("root", rmr("/"), "without '/'"),
         ("empty", rmr(""), "name a file or a folder"),
         ("line-break", rmr("a\nb"), "line break"),
@@ -133,8 +151,11 @@ async fn specs_that_can_not_work_say_what_would() {
         let message = status.message.unwrap_or_default();
         assert!(message.contains(says), "{name}: {message}");
     }
-    bed.patch::<SampleJob>("up", json!({"spec": {"rmrOptions": {"paths": [ODD]}}}))
-        .await;
+    bed.patch::<SampleJob>(
+        "up",
+        json!({"spec": {"rmrOptions": {"paths": [ODD, format!("{ODD}/0000.JPEG"), ODD]}}}),
+    )
+    .await;
     bed.job_is("up", SampleJobPhase::Succeeded).await;
     let removed = |status: &api::SampleSetStatus| {
         let cache = status.cache_status.as_ref();

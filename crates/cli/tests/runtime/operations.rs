@@ -135,10 +135,10 @@ async fn a_list_says_what_is_cached_and_is_cached_itself() {
 #[tokio::test]
 async fn nothing_selected_is_a_failure_and_an_empty_volume_is_not() {
     let node = Node::start();
-    let outcome = node
-        .succeeds(job("empty", Task::Warmup(warmup(2, 1))))
-        .await;
-    assert_eq!((outcome.share, outcome.cached), (Some(0), Some(0)));
+    for (id, order) in [("empty", warmup(2, 1)), ("all-of-it", warmup(1, 0))] {
+        let outcome = node.succeeds(job(id, Task::Warmup(order))).await;
+        assert_eq!((outcome.share, outcome.cached), (Some(0), Some(0)));
+    }
     fs::write(node.data().join("notes.txt"), "no image").unwrap();
     let mut order = warmup(1, 0);
     order.sampler.order = Order::Image;
@@ -170,6 +170,46 @@ async fn jobs_wait_for_one_another() {
     assert!(jobs.iter().map(|job| job.revision).is_sorted());
     assert_eq!(node.client.cancel(&last.id).await.unwrap(), Some(last));
     assert_eq!(node.client.cancel("other").await.unwrap(), None);
+}
+
+#[tokio::test]
+async fn a_link_is_removed_and_what_it_leads_to_stays_cached() {
+    let node = Node::start();
+    let bytes = fill(node.data(), 6, 1000);
+    for (link, to) in [("inside", "class 0"), ("nowhere", "/nowhere/at/all")] {
+        std::os::unix::fs::symlink(to, node.data().join(link)).unwrap();
+    }
+    node.succeeds(job("warm", Task::Warmup(warmup(1, 0)))).await;
+    node.cache(|cache| cache.cached == bytes).await;
+    let paths = vec!["nowhere".to_owned()];
+    node.succeeds(job("clear", Task::Clear(Clear { paths })))
+        .await;
+    let paths = vec!["inside".to_owned(), "nowhere".to_owned()];
+    node.succeeds(job("rmr", Task::Rmr(Rmr { paths }))).await;
+    for link in ["inside", "nowhere"] {
+        assert!(!node.data().join(link).is_symlink(), "{link}");
+    }
+    assert!(node.data().join("class 0").is_dir());
+    node.succeeds(job("again", Task::Warmup(warmup(1, 0))))
+        .await;
+    assert_eq!(node.client.cache(None).await.unwrap().cached, bytes);
+}
+
+#[tokio::test]
+async fn what_another_server_left_half_copied_is_swept() {
+    let node = Node::start();
+    let source = node.dir.join("source");
+    fill(&source, 6, 1000);
+    let folder = node.data().join("to/class 0");
+    fs::create_dir_all(&folder).unwrap();
+    fs::write(folder.join(".jfs.0.jpg.tmp.6750886140752414928"), "half").unwrap();
+    let order = node.sync_with("sync", |sync| {
+        sync.source = format!("file://{}", source.display());
+        sync.destination = "to".to_owned();
+    });
+    node.succeeds(order).await;
+    node.cache(|cache| cache.total.is_some_and(|total| total.files == 6))
+        .await;
 }
 
 #[tokio::test]

@@ -7,19 +7,28 @@ use plan::samplejob::{Lock, Plan, Seen};
 use serde_json::Value;
 
 use super::context::Context;
-use crate::writes::{self, failed};
+use crate::writes::{self, failed, refusal};
 use crate::{Error, identity, status};
 
 const KIND: &str = "SampleJob";
 
-/// Writes what the plan says, in the order of its fields. True when the job itself
-/// was changed: the status waits for the next pass.
+/// What came of applying a plan.
+#[derive(Debug, Default)]
+pub(super) struct Applied {
+    /// Why the API server would not make a run, in its words.
+    pub(super) refusal: Option<String>,
+    /// The job itself was changed: the status waits for the next pass.
+    pub(super) is_over: bool,
+}
+
+/// Writes what the plan says. Runs are made last: one that is refused keeps nothing else from
+/// being done.
 pub(super) async fn apply(
     context: &Context,
     job: &SampleJob,
     seen: &Seen,
     plan: &Plan,
-) -> Result<bool, Error> {
+) -> Result<Applied, Error> {
     // Named one by one, so that a new kind of step can't be forgotten here.
     let Plan {
         finalizers,
@@ -38,31 +47,40 @@ pub(super) async fn apply(
         namespace: identity(&job.metadata.namespace),
         uid: identity(&job.metadata.uid),
     };
+    let over = Applied {
+        is_over: true,
+        ..Applied::default()
+    };
     if let Some(finalizers) = finalizers {
         let common = &context.common;
         common
             .set_finalizers::<SampleJob>(&job.metadata, finalizers)
             .await?;
-        return Ok(true);
+        return Ok(over);
     }
     let servers = &context.servers;
     servers
         .operate(on.uid, on.namespace, cancelled, posted)
         .await?;
-    for run in runs_created {
-        on.create_run(run).await?;
-    }
     for run in runs_deleted {
         on.delete(&run.name, &run.uid).await?;
     }
     if *deletes_job {
         on.delete(identity(&job.metadata.name), on.uid).await?;
-        return Ok(true);
+        return Ok(over);
     }
     if let (Some(lock), Some(set)) = (lock, &seen.set) {
         on.lock(lock, set).await?;
     }
-    Ok(false)
+    let mut applied = Applied::default();
+    for run in runs_created {
+        let say = |_: &str, kind: &str, name: &str, words: &str| {
+            format!("{kind} {name} can't be made: {words}")
+        };
+        let refused = refusal(on.create_run(run).await, say)?;
+        applied.refusal = applied.refusal.or(refused);
+    }
+    Ok(applied)
 }
 
 /// The job that is worked on.

@@ -94,11 +94,15 @@ async fn reconcile(stored: &StoredSampleJob, context: &Context) -> Result<Action
         return Ok(Action::await_change());
     };
     let seen = observe::observe(context, job).await?;
-    let plan = samplejob::plan(job, &seen, &context.settings, now);
+    let mut plan = samplejob::plan(job, &seen, &context.settings, now);
     // The result is in the status before the lock is given back: who dies in
     // between gives it back later.
-    if apply::apply(context, job, &seen, &plan).await? {
+    let applied = apply::apply(context, job, &seen, &plan).await?;
+    if applied.is_over {
         return Ok(Action::await_change());
+    }
+    if let Some(why) = &applied.refusal {
+        samplejob::refuse(&mut plan, job, why, now);
     }
     let report = Report {
         urgency: samplejob::urgency(job.status.as_ref(), &plan.status),
@@ -108,9 +112,8 @@ async fn reconcile(stored: &StoredSampleJob, context: &Context) -> Result<Action
     let later = common
         .publish(job, report, |status| status.phase, now)
         .await?;
-    common.memories.reset_back_off(identity(&job.metadata.uid));
-    Ok(clock::wake([
-        plan.wake_at.map(|at| clock::until(at, now)),
-        later,
-    ]))
+    let uid = identity(&job.metadata.uid);
+    let retry = common.memories.judge(uid, applied.refusal.is_some());
+    let planned = plan.wake_at.map(|at| clock::until(at, now));
+    Ok(clock::wake([planned, retry, later]))
 }

@@ -1,5 +1,7 @@
 //! Where data may come from.
 
+use percent_encoding::percent_decode_str;
+
 use super::paths::is_plain_absolute;
 
 /// Schemes whose keys JuiceFS takes from its environment.
@@ -65,7 +67,7 @@ pub fn read(field: &str, uri: &str, allow_local_paths: bool) -> Result<Source, S
     }
     if uri.contains(char::is_control) || uri.contains(char::is_whitespace) {
         return Err(format!(
-            "{field} is {uri:?}, which holds a space or a control character"
+            "{field} is {uri:?}, which holds a space or a control character; write a space as %20"
         ));
     }
     if scheme == "file" {
@@ -99,15 +101,17 @@ fn local(field: &str, uri: &str, path: &str, allow_local_paths: bool) -> Result<
             "{field} is {uri:?}, a folder of a machine, which this operator was not started to allow (--allow-local-paths)"
         ));
     }
-    let path = folder(path);
-    if !is_plain_absolute(&path) || path == "/" {
+    // As JuiceFS reads it.
+    let decoded = percent_decode_str(path).decode_utf8().unwrap_or_default();
+    let decoded = decoded.trim_end_matches('/');
+    if decoded.is_empty() || !is_plain_absolute(decoded) {
         return Err(format!(
             "{field} is {uri:?}; the path of a folder is absolute, without '..', and not the root: file:///data/images"
         ));
     }
     Ok(Source {
-        uri: format!("file://{path}"),
-        local_path: Some(path.trim_end_matches('/').to_owned()),
+        uri: folder(uri),
+        local_path: Some(decoded.to_owned()),
     })
 }
 
@@ -161,7 +165,16 @@ mod tests {
                 refused(uri, false)
             );
         }
-        for uri in ["file://data", "file:///", "file:///a/../b", "file://"] {
+        for uri in [
+            "file://data",
+            "file:///",
+            "file://",
+            "file:///a/../b",
+            "file:///a/%2e%2E/b",
+            "file:///%2F",
+            "file:///a%0Ab",
+            "file:///a%ff",
+        ] {
             assert!(refused(uri, true).contains("absolute"), "{uri}");
         }
     }
@@ -181,9 +194,20 @@ mod tests {
 
     #[test]
     fn local_folders_are_found() {
-        let source = read("uri", "file:///data/images", true);
-        let path = source.ok().and_then(|source| source.local_path);
-        assert_eq!(path.as_deref(), Some("/data/images"));
+        for (uri, folder, path) in [
+            (
+                "file:///data/images",
+                "file:///data/images/",
+                "/data/images",
+            ),
+            ("file:///my%20data//", "file:///my%20data/", "/my data"),
+        ] {
+            let want = Source {
+                uri: folder.to_owned(),
+                local_path: Some(path.to_owned()),
+            };
+            assert_eq!(read("uri", uri, true), Ok(want));
+        }
         assert_eq!(
             sqlite_folder("sqlite3:///d/meta.db?x=1").as_deref(),
             Some("/d")

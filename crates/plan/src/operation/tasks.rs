@@ -2,8 +2,11 @@
 
 use api::{SampleOrder, Sampler, SyncOptions, Warmup, WarmupOptions, WarmupStrategy};
 
-use super::paths::{all_relative, relative};
+use super::paths::{all_relative, lies_below, relative};
 use super::{SyncTask, Task, WarmupTask, source};
+
+/// JuiceFS counts them by 16 bits, and with none would never end.
+const MAX_THREADS: i64 = 65_535;
 
 /// A copy from `uri`, or from the options' own source; or what is wrong.
 pub fn sync(
@@ -34,7 +37,7 @@ pub fn sync(
     let source = source::read(field, &uri, allow_local_paths)?;
     let destination = match given(&options.destination) {
         // The root may be written in many ways, and copying into it is fine.
-        Some(folder) if !folder.trim_matches(['.', '/']).is_empty() => {
+        Some(folder) if folder.split('/').any(|part| !["", "."].contains(&part)) => {
             let folder = relative(folder.trim_start_matches('/'))
                 .map_err(|why| format!("syncOptions.destination {why}"))?;
             format!("{folder}/")
@@ -137,6 +140,12 @@ pub fn warmup(
             return Err(format!("warmup {name} is {value}; it must be 1 or more"));
         }
     }
+    if task.threads > MAX_THREADS {
+        return Err(format!(
+            "warmup threads is {}; it must be at most {MAX_THREADS}",
+            task.threads
+        ));
+    }
     if task.order == SampleOrder::List && task.file.is_none() {
         return Err("warmup sampler.order is list, but warmup file names no list".to_owned());
     }
@@ -157,7 +166,13 @@ pub fn rmr(paths: &[String]) -> Result<Task, String> {
                 .to_owned(),
         );
     }
-    let paths = all_relative("rmrOptions.paths", paths)?;
+    let mut paths = all_relative("rmrOptions.paths", paths)?;
+    paths.sort();
+    paths.dedup();
+    // What lies in another one goes with it, and would then be missing.
+    let lies_in = |path: &String, other: &String| path != other && lies_below(path, other);
+    let all = paths.clone();
+    paths.retain(|path| !all.iter().any(|other| lies_in(path, other)));
     Ok(Task::Rmr { paths })
 }
 

@@ -16,6 +16,7 @@ mod turn;
 mod validity;
 mod world;
 
+pub use schedule::refuse;
 pub use world::{Rival, Run, Seen, Settings};
 
 use crate::operation::{self, Cancel, LOOK_AGAIN, Post, State};

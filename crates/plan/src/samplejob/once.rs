@@ -147,7 +147,7 @@ fn wait(
         plan.look_again(now);
         return hold(plan, job, &obstacle, now);
     }
-    let first = turn::before(job, seen);
+    let first = turn::before(job, lock, seen);
     let message = match (lock, first) {
         (_, Some(first)) => format!("waits for {}", first.name),
         (Some(lock), None) => format!("waits for {}", turn::holder(set, lock, seen)),

@@ -16,6 +16,9 @@ use super::world::{Run, Seen, Settings};
 use super::{Named, Plan, validity};
 use crate::{Event, names};
 
+const RUN_CREATED: &str = "RunCreated";
+const REFUSED: &str = "RunRefused";
+
 /// Whether a job makes others instead of running itself.
 pub(super) fn is_scheduled(job: &SampleJob) -> bool {
     job.spec
@@ -99,6 +102,22 @@ pub(super) fn plan(
     tell(plan, job, true, reason, &message, now);
 }
 
+/// The run that is due was not made: the API server would not, for the reason that it gives. It
+/// is due as before.
+pub fn refuse(plan: &mut Plan, job: &SampleJob, why: &str, now: Timestamp) {
+    let before = job.status.clone().unwrap_or_default();
+    let last = before
+        .cron_job_status
+        .and_then(|cron| cron.last_schedule_time);
+    if let Some(cron) = &mut plan.status.cron_job_status {
+        cron.last_schedule_time = last;
+    }
+    // What was said of it is not so, and that it is refused again is no news.
+    plan.status.conditions = before.conditions;
+    plan.events.retain(|event| event.reason != RUN_CREATED);
+    tell(plan, job, false, REFUSED, why, now);
+}
+
 /// Says how the schedule stands, and tells of it when it is something new.
 fn tell(
     plan: &mut Plan,
@@ -119,6 +138,7 @@ fn tell(
         "InvalidSpec" => Some("InvalidSpec"),
         "TooLate" => Some("MissedRun"),
         "StillActive" => Some("RunSkipped"),
+        REFUSED => Some(REFUSED),
         _ => None,
     };
     if let Some(event) = is_news.filter(|_| said(plan) != before) {
@@ -250,7 +270,7 @@ fn start(plan: &mut Plan, job: &SampleJob, seen: &Seen, due: Timestamp) -> Resul
         ConcurrencyPolicy::Replace => plan.runs_deleted.extend(active(seen).map(named)),
     }
     plan.events.push(Event::normal(
-        "RunCreated",
+        RUN_CREATED,
         format!("SampleJob {name} is made"),
     ));
     plan.runs_created.push(run(job, &name, due));

@@ -9,13 +9,22 @@ use super::world::{Rival, Seen};
 /// The reason of jobs that wait for nothing but their turn.
 pub(super) const TURN: &str = "Turn";
 
-/// The one that goes before this job, if it is not this job's turn.
-pub(super) fn before<'a>(job: &SampleJob, seen: &'a Seen) -> Option<&'a Rival> {
+/// The one that goes before this job, if it is not this job's turn. Whoever has the lock is
+/// no such one for a job that terminates: it is what is terminated.
+pub(super) fn before<'a>(
+    job: &SampleJob,
+    lock: Option<&OperationStatus>,
+    seen: &'a Seen,
+) -> Option<&'a Rival> {
     let created = job.metadata.creation_timestamp.as_ref().map(|time| time.0);
     let name = job.metadata.name.as_deref().unwrap_or_default();
-    let own = rank(job.spec.terminate == Some(true), created, name);
+    let terminates = job.spec.terminate == Some(true);
+    let own = rank(terminates, created, name);
+    let running = lock.filter(|_| terminates).map(|lock| &lock.owner);
     let others = seen.rivals.iter().filter(|rival| !rival.is_blocked);
-    let others = others.filter(|rival| Some(&rival.uid) != job.metadata.uid.as_ref());
+    let others = others.filter(|rival| {
+        Some(&rival.uid) != job.metadata.uid.as_ref() && Some(&rival.uid) != running
+    });
     let first = others.min_by_key(|rival| rank_of(rival));
     first.filter(|rival| rank_of(rival) < own)
 }

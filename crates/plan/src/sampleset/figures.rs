@@ -111,10 +111,6 @@ fn cache_status(
         new.total_files = Some(count(total.files));
     }
     new.cached_size = Some(size(cached));
-    let is_whole = usize::try_from(partitions) == Ok(all.len());
-    let shares = is_whole.then(|| shares_percent(&new.partitions, seen));
-    let shares = shares.flatten();
-    new.cached_percent = shares.or_else(|| part(cached, total?.bytes));
     new.disk_size = Some(size(disk));
     new.disk_used = Some(size(used));
     new.disk_avail = Some(size(sum(|figures| figures.disk_avail)));
@@ -122,12 +118,54 @@ fn cache_status(
     new
 }
 
+/// How much is cached, in percent. What a partition should hold its server knows from the last
+/// warmup, so that counts only for one that is warm: there may be new data since, or fewer
+/// partitions.
+pub(super) fn judge(
+    status: &mut SampleSetStatus,
+    seen: &Seen,
+    partitions: i32,
+    is_warm: impl Fn(&PartitionStatus) -> bool,
+    now: Timestamp,
+) {
+    let Some(cache) = &mut status.cache_status else {
+        return;
+    };
+    let mut new = cache.clone();
+    let all = (0..partitions).filter_map(|partition| figures(seen, partition));
+    let all: Vec<&CacheFigures> = all.collect();
+    for known in &mut new.partitions {
+        if let Some(figures) = figures(seen, known.partition) {
+            let share = share(known).filter(|_| is_warm(known));
+            known.percent = share.and_then(|share| part(figures.cached_bytes.min(share), share));
+        }
+    }
+    if !all.is_empty() {
+        let is_whole = usize::try_from(partitions) == Ok(all.len());
+        let shares = is_whole.then(|| shares_percent(&new.partitions, seen, is_warm));
+        let total = all.iter().find_map(|figures| figures.total);
+        let cached = all.iter().fold(0_u64, |sum, figures| {
+            sum.saturating_add(figures.cached_bytes)
+        });
+        let of_all = || part(cached.min(total?.bytes), total?.bytes);
+        new.cached_percent = shares.flatten().or_else(of_all);
+    }
+    if new != *cache {
+        new.last_update_time = Some(Time(now));
+        *cache = new;
+    }
+}
+
 /// How much of what the partitions should hold they do hold, if each knows its share.
 /// TOTAL can't tell as well: it counts whole blocks of 4 KiB.
-fn shares_percent(partitions: &[PartitionStatus], seen: &Seen) -> Option<i32> {
+fn shares_percent(
+    partitions: &[PartitionStatus],
+    seen: &Seen,
+    is_warm: impl Fn(&PartitionStatus) -> bool,
+) -> Option<i32> {
     let mut sums = (0_u64, 0_u64);
     for known in partitions {
-        let share = share(known)?;
+        let share = share(known).filter(|_| is_warm(known))?;
         let cached = figures(seen, known.partition)?.cached_bytes;
         sums.0 = sums.0.saturating_add(cached.min(share));
         sums.1 = sums.1.saturating_add(share);
@@ -162,8 +200,6 @@ fn partition_status(old: &CacheStatus, seen: &Seen, partition: i32) -> Option<Pa
             .and_then(|share| i64::try_from(share).ok());
         known.share_bytes = told.or(known.share_bytes);
         known.cached = Some(size(figures.cached_bytes));
-        let share = share(&known);
-        known.percent = share.and_then(|share| part(figures.cached_bytes.min(share), share));
     }
     Some(known)
 }

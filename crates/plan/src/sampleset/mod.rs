@@ -276,6 +276,13 @@ fn proceed(plan: &mut Plan, work: &Work<'_>) {
     }
     accept(plan, work);
     let replicas = operations::operate(plan, work);
+    figures::judge(
+        &mut plan.status,
+        seen,
+        work.partitions,
+        |known| work.is_warm(known),
+        work.now,
+    );
     let volume = if work.faults.is_empty() {
         children::ensure(plan, work, replicas)
     } else {

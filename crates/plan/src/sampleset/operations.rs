@@ -318,7 +318,9 @@ fn follow_warmup(plan: &mut Plan, work: &Work<'_>, lock: &OperationStatus) {
     let targets: Vec<i32> = targets(plan, work).collect();
     if targets.is_empty() {
         let missing = (0..work.partitions).any(|partition| !work.seen.ready(partition));
-        if !missing {
+        // A server that is away for a moment may still be at it. If none is, others need not wait
+        // for a node that may never come.
+        if !missing || work.end(lock).waits_for.is_none() {
             plan.status.operation = None;
         }
         return;

@@ -185,18 +185,13 @@ fn describe_sync(plan: &mut Plan, work: &Work<'_>, synced: bool) {
 /// Whether every partition has been cached as the spec asks for.
 fn is_warm(plan: &Plan, work: &Work<'_>) -> bool {
     let cache = plan.status.cache_status.as_ref();
-    let known = |partition: i32| {
+    let is_warm = |partition: i32| {
         let mut known = cache?.partitions.iter();
         known
-            .find(|known| known.partition == partition)?
-            .warmed
-            .as_ref()
+            .find(|known| known.partition == partition)
+            .map(|known| work.is_warm(known))
     };
-    work.warmup.is_none()
-        || (0..work.partitions).all(|partition| {
-            let key = work.warm_key(partition);
-            key.is_some() && known(partition) == key.as_ref()
-        })
+    work.warmup.is_none() || (0..work.partitions).all(|partition| is_warm(partition) == Some(true))
 }
 
 /// From here on it is not the disk that keeps data from being cached.

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use api::{AttemptStatus, Operation, OperationStatus, SampleSet};
+use api::{AttemptStatus, Operation, OperationStatus, PartitionStatus, SampleSet};
 use jiff::{SignedDuration, Timestamp};
 
 use super::world::{Seen, Settings};
@@ -107,6 +107,12 @@ impl<'a> Work<'a> {
         let key = self.warmup.as_ref()?.key();
         let node = self.seen.pod(partition)?.node.as_ref()?;
         Some(fingerprint::of(&(key, node)))
+    }
+
+    /// Whether a partition has been cached as the spec asks for, if it asks for that.
+    pub(super) fn is_warm(&self, known: &PartitionStatus) -> bool {
+        let key = self.warm_key(known.partition);
+        self.warmup.is_none() || (key.is_some() && known.warmed == key)
     }
 
     /// When the copy is to be made.

@@ -70,6 +70,27 @@ fn a_new_pod_need_not_know_what_the_last_one_was_given() {
 }
 
 #[test]
+fn new_data_is_not_cached_by_what_was_cached_before() {
+    let stage = quarters().says(Operation::Warmup, running());
+    let stage = stage.with(job("a", Operation::Sync)).change(|stage| {
+        for server in stage.servers.values_mut() {
+            server.figures.total.as_mut().unwrap().bytes = 16 << 20;
+        }
+    });
+    let stage = stage.settle();
+    assert_eq!(percent(&stage), Some(25));
+    let cache = stage.status().cache_status.as_ref().unwrap();
+    assert!(cache.partitions.iter().all(|known| known.percent.is_none()));
+    let stage = stage.turns(succeeded()).change(|stage| {
+        for server in stage.servers.values_mut() {
+            let figures = &mut server.figures;
+            (figures.cached_bytes, figures.share_bytes) = (3 << 20, Some(4 << 20));
+        }
+    });
+    assert_eq!(percent(&stage.settle()), Some(75));
+}
+
+#[test]
 fn what_was_removed_is_no_share_of_a_new_pod() {
     let stage = quarters().change(|stage| {
         for server in stage.servers.values_mut() {

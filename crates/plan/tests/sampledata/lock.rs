@@ -150,6 +150,21 @@ fn terminate_on_a_new_job_goes_first_and_ends_what_runs() {
 }
 
 #[test]
+fn a_job_that_terminates_is_terminated_by_the_next() {
+    let first = job("first", Operation::Warmup).terminate();
+    let stage = ready().says(Operation::Warmup, running()).with(first);
+    let stage = stage.settle();
+    assert_eq!(stage.job_phase("first"), Some(SampleJobPhase::Running));
+    let second = job("second", Operation::Clear)
+        .terminate()
+        .created(now() + seconds(1));
+    let stage = stage.with(second).settle();
+    assert_eq!(stage.job_told("first", "Failed").0, "Terminated");
+    assert_eq!(stage.job_phase("second"), Some(SampleJobPhase::Succeeded));
+    assert_eq!(stage.status().operation, None);
+}
+
+#[test]
 fn terminate_on_a_new_job_ends_the_sync_of_the_set() {
     let stage = stage(set("imagenet"))
         .says(Operation::Sync, running())

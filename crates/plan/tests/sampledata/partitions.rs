@@ -1,6 +1,6 @@
 //! Partitions come, go and move; what is cached follows them.
 
-use api::{Operation, SampleSetPhase};
+use api::{Operation, SampleJobPhase, SampleSetPhase};
 use plan::operation::Task;
 use plan::sampleset::RuntimePod;
 
@@ -50,6 +50,27 @@ fn more_partitions_share_out_anew() {
         [(0, 4, true), (1, 4, true), (2, 4, true), (3, 4, true)]
     );
     assert_eq!(stage.seen.labelled_nodes.len(), 4);
+}
+
+#[test]
+fn a_warmup_that_has_lost_its_only_node_keeps_nobody_waiting() {
+    let stage = stage(set("imagenet").partitions(2)).settle();
+    let stage = stage.says(Operation::Warmup, running());
+    // It moves, and the node that it moved to is gone too before it is warm.
+    let stage = stage.change(|stage| second(stage).node = Some("node-9".to_owned()));
+    let stage = stage.settle();
+    let lock = stage.status().operation.as_ref();
+    assert_eq!(lock.map(|lock| lock.type_), Some(Operation::Warmup));
+    let stage = stage.change(|stage| {
+        let pod = second(stage);
+        (pod.node, pod.ip, pod.is_ready) = (None, None, false);
+        stage.servers.remove(&1);
+    });
+    let stage = stage
+        .says(Operation::Sync, succeeded())
+        .with(job("a", Operation::Sync))
+        .settle();
+    assert_eq!(stage.job_phase("a"), Some(SampleJobPhase::Succeeded));
 }
 
 #[test]

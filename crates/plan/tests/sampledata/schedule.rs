@@ -72,6 +72,31 @@ fn a_run_is_made_for_every_minute_and_named_after_it() {
 }
 
 #[test]
+fn a_run_that_is_refused_is_due_until_it_is_made() {
+    let stage = on("2026-11-16T08:00:30Z", scheduled("* * * * *"));
+    let mut stage = stage.change(|stage| stage.now = at("2026-11-16T08:01:00Z"));
+    let why = "SampleJob nightly-29913601 can't be made: exceeded quota";
+    let refused = |stage: &Stage| {
+        let mut plan = stage.plan_job("nightly");
+        assert_eq!(plan.runs_created.len(), 1);
+        plan::samplejob::refuse(&mut plan, stage.job("nightly"), why, stage.now);
+        plan.runs_created.clear();
+        plan
+    };
+    let plan = refused(&stage);
+    let events: Vec<&str> = plan.events.iter().map(|event| event.reason).collect();
+    assert_eq!(events, ["RunRefused"]);
+    stage.apply_job("nightly", plan);
+    let told = ("RunRefused".to_owned(), why.to_owned());
+    assert_eq!(stage.job_told("nightly", "Scheduled"), told);
+    assert_eq!(cron(&stage).last_schedule_time, None);
+    assert!(refused(&stage).events.is_empty(), "told once");
+    let stage = stage.settle();
+    assert_eq!(runs(&stage), ["nightly-29913601"]);
+    assert_eq!(stage.job_told("nightly", "Scheduled").0, "Waiting");
+}
+
+#[test]
 fn of_many_missed_runs_only_the_last_is_made_up_for() {
     let stage = on("2026-11-16T08:00:30Z", scheduled("* * * * *"));
     let stage = go(stage, "2026-11-16T11:30:10Z");
