@@ -122,9 +122,10 @@ async fn what_was_removed_is_not_missing_in_the_caches() {
 async fn a_folder_is_waited_for_and_copied_again() {
     let bed = Bed::start(1, |_| ()).await;
     let parent = tempfile::tempdir().unwrap();
-    let folder = parent.path().join("data");
-    let spec = json!({"source": {"uri": format!("file://{}", folder.display())}});
-    bed.create_set("data", spec).await;
+    let folder = parent.path().join("my data");
+    let uri = format!("file://{}/my%20data", parent.path().display());
+    bed.create_set("data", json!({"source": {"uri": uri}}))
+        .await;
     let missing = format!("hostPath {folder:?}: No such file or directory");
     bed.set_says("data", &missing).await;
     assert!(!folder.exists(), "it is not for us to make it");
