@@ -317,10 +317,11 @@ fn follow_warmup(plan: &mut Plan, work: &Work<'_>, lock: &OperationStatus) {
     };
     let targets: Vec<i32> = targets(plan, work).collect();
     if targets.is_empty() {
-        let missing = (0..work.partitions).any(|partition| !work.seen.ready(partition));
-        // A server that is away for a moment may still be at it. If none is, others need not wait
-        // for a node that may never come.
-        if !missing || work.end(lock).waits_for.is_none() {
+        // A server that has begun goes on when it is back. For one that waits for a node, which may
+        // never come, others need not wait.
+        let mut begun = work.seen.pods.iter().filter(|pod| pod.ip.is_some());
+        let is_away = |partition| partition < work.partitions && !work.seen.ready(partition);
+        if !begun.any(|pod| is_away(pod.partition)) {
             plan.status.operation = None;
         }
         return;
