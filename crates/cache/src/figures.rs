@@ -58,6 +58,11 @@ impl Figures {
         self.update(|cache| cache.share = Some(share));
     }
 
+    /// As counted between two samples.
+    pub(crate) fn set_cached(&self, cached: u64) {
+        self.update(|figures| figures.cached = cached);
+    }
+
     /// Counts all data.
     pub(crate) async fn count(&self, juicefs: &Juicefs, root: &Path) -> bool {
         let counted = tokio::time::timeout(COUNT_PATIENCE, juicefs.info(root)).await;

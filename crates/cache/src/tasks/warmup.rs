@@ -142,6 +142,8 @@ impl Context {
                 }
             }
         };
+        // Else who hears that it has ended is told for half a second what was cached before.
+        self.figures.set_cached(self.stats().await?.cached);
         progress(Progress {
             files,
             total_files: Some(files),

@@ -318,6 +318,11 @@ async fn follow_job(client: Client, known: Known, id: String, tell: Tell) {
         let poll = revision.map(|since| Poll { since, wait: WAIT });
         let answer = client.job(&id, poll).await;
         revision = answer.as_ref().ok().map(|job| job.revision);
+        let has_ended = answer.as_ref().is_ok_and(|job| job.state.has_ended());
+        // Whoever hears of the end looks at the figures, which may come later by themselves.
+        if has_ended && let Ok(cache) = client.cache(None).await {
+            known.hear_cache(Ok(wire::figures(&cache)));
+        }
         let is_new = match &answer {
             Ok(job) => known.hear(job),
             Err(error) if error.is_not_found() => known.assume(&id, State::NotFound),
@@ -329,7 +334,7 @@ async fn follow_job(client: Client, known: Known, id: String, tell: Tell) {
         if is_new {
             tell();
         }
-        if answer.is_ok_and(|job| job.state.has_ended()) {
+        if has_ended {
             return;
         }
         if revision.is_none() {
