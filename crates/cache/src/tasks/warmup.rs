@@ -164,7 +164,7 @@ impl Context {
         let mut reading = std::pin::pin!(reading);
         let mut measuring = std::pin::pin!(measuring);
         let mut changes = self.figures.changes();
-        let mut measured = None;
+        let mut measured: Option<(Listing, Measured)> = None;
         loop {
             tokio::select! {
                 done = &mut reading => break done?,
@@ -173,9 +173,7 @@ impl Context {
                     std::future::pending::<()>().await;
                 },
             }
-            let total = measured
-                .as_ref()
-                .map(|(_, total): &(Listing, Measured)| *total);
+            let total = measured.as_ref().map(|(_, total)| *total);
             let cached = changes.borrow().cached.saturating_sub(before.cached);
             let cached = total.map_or(cached, |total| cached.min(total.bytes));
             progress(Progress {

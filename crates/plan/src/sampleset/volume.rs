@@ -24,7 +24,7 @@ const KEPT_FREE: f64 = 0.1;
 /// the metadata server. Training data is read far more often than it is changed, and its
 /// files are small: to ask takes as long as to read. A sync never changes a file but puts
 /// another in its place, which the warmup after it finds on every node, because it lists
-/// all folders first.
+/// all folders.
 const FILES_KNOWN_FOR: i64 = 3600;
 
 /// Of how many files a mount knows that much, at a few hundred bytes each. Of those beyond it the
